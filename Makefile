@@ -51,7 +51,7 @@ bench: venv-dev ## run the benchmarks, print their tables, write JSON to bench/r
 	$(call say,results are in $(BENCH)/)
 
 lock: venv-dev ## renew requirements*.lock and tests/engines/requirements.lock from pyproject.toml
-	@$(PY) -m pip install -q --disable-pip-version-check uv
+	@$(PY) -m pip install -qq --disable-pip-version-check uv
 	$(call say,requirements.lock and requirements-dev.lock)
 	@$(LOCK) pyproject.toml --group build -o requirements.lock
 	@$(LOCK) pyproject.toml --group build --group dev -c requirements.lock -o requirements-dev.lock
@@ -72,13 +72,13 @@ venv-dev: $(VENV)/.dev-installed
 $(VENV)/.runtime-installed: requirements.lock pyproject.toml
 	@.ci/make-venv $(VENV)
 	$(call say,installing requirements.lock into $(VENV))
-	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev-installed: requirements-dev.lock $(VENV)/.runtime-installed
 	$(call say,installing requirements-dev.lock into $(VENV))
-	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
 browser: ## install Debian's Chromium for the browser tests where that is possible
