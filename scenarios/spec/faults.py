@@ -27,7 +27,7 @@ EXPECTED = {
     "greater_than_equal": "a number of at least {ge:g}",
     "less_than": "a number below {lt:g}",
     "less_than_equal": "a number of at most {le:g}",
-    "literal_error": "one of {expected}",
+    "literal_error": "{expected}",
     "string_pattern_mismatch": "letters, digits, '.', '_' and '-' only, a letter or digit first",
 }
 
