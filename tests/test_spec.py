@@ -7,7 +7,6 @@ import pytest
 
 from scenarios.spec import Scenario, ScenarioError, load_scenario, shipped_scenarios
 
-
 NAME_RULE = "letters, digits, '.', '_' and '-' only, a letter or digit first"
 
 
