@@ -50,11 +50,14 @@ bench: venv-dev ## run the benchmarks, print their tables, write JSON to bench/r
 	done
 	$(call say,results are in $(BENCH)/)
 
-lock: venv-dev ## renew requirements*.lock and tests/engines/requirements.lock from pyproject.toml
+lock: venv-dev ## renew the locks from pyproject.toml and tests/engines/*.in
 	@$(PY) -m pip install -qq --disable-pip-version-check uv
 	$(call say,requirements.lock and requirements-dev.lock)
 	@$(LOCK) pyproject.toml --group build -o requirements.lock
 	@$(LOCK) pyproject.toml --group build --group dev -c requirements.lock -o requirements-dev.lock
+	$(call say,tests/engines/support.lock and engines.lock)
+	@$(LOCK) tests/engines/support.in --python-version 3.11 -o tests/engines/support.lock
+	@$(LOCK) --no-deps tests/engines/engines.in --python-version 3.11 -o tests/engines/engines.lock
 
 clean: ## remove environments, caches and results (runs/ stays)
 	rm -rf $(VENV) $(ENGINES) $(BENCH) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -12,7 +12,9 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("requirements*.lock"))
+LOCKS = [
+    path.relative_to(ROOT).as_posix() for path in sorted([*ROOT.glob("*.lock"), *ROOT.glob("tests/engines/*.lock")])
+]
 
 
 def pins(lock: str) -> dict[str, set[Version]]:
