@@ -1,0 +1,75 @@
+"""Locust command-line options of the suite, and the hooks that make a Locust test a run.
+
+`install()` is called when a locustfile imports `scenarios.users`; from then on Locust's own events drive
+everything: init -> (test start -> levels -> test stop)*.
+"""
+
+from typing import Any
+
+from locust import events
+from locust.argument_parser import LocustArgumentParser
+from locust.env import Environment
+from locust.runners import WorkerRunner
+from locust.web import WebUI
+
+from scenarios.running.leader import BY_HAND, Leader
+from scenarios.running.worker import Worker
+from scenarios.spec import shipped_scenarios
+
+DEFAULT_SCENARIO = "mixed-chat"
+FROM_SCENARIO = "scenario"
+
+_installed = False
+
+
+def install() -> None:
+    """Hook into Locust; a second call does nothing."""
+    global _installed
+    if not _installed:
+        events.init_command_line_parser.add_listener(add_options)
+        events.init.add_listener(on_init)
+        _installed = True
+
+
+def on_init(environment: Environment, web_ui: WebUI | None, **_: Any) -> None:
+    """Locust's runner exists: take the worker's or the leading side."""
+    if isinstance(environment.runner, WorkerRunner):
+        Worker(environment)
+    else:
+        Leader(environment, web_ui).prepare()
+
+
+def add_options(parser: LocustArgumentParser, **_: Any) -> None:
+    """Add the suite's options; those in the web UI are shown in its start form."""
+    group = parser.add_argument_group("Tokenswarm", "What is sent, under which load, and where it is recorded")
+    group.add_argument(
+        "--scenario",
+        default=DEFAULT_SCENARIO,
+        metavar="FILE",
+        env_var="TOKENSWARM_SCENARIO",
+        help=f"Scenario file, or the name of a shipped one: {', '.join(shipped_scenarios())}",
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="scenario_overrides",
+        metavar="KEY=VALUE",
+        include_in_web_ui=False,
+        help="Override a value of the scenario, for example --set load.levels=1,2,4 (may be repeated)",
+    )
+    group.add_argument(
+        "--load",
+        choices=[FROM_SCENARIO, BY_HAND],
+        default=FROM_SCENARIO,
+        env_var="TOKENSWARM_LOAD",
+        help="Who sets the number of users: the scenario's levels, or you (users and ramp-up; implied by --users)",
+    )
+    group.add_argument(
+        "--runs-dir",
+        default="runs",
+        metavar="DIR",
+        env_var="TOKENSWARM_RUNS_DIR",
+        include_in_web_ui=False,
+        help="Where run folders are made (default: runs)",
+    )

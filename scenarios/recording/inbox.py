@@ -1,0 +1,153 @@
+"""Master side of shipping: what each worker has told, and the one writer of the run folder.
+
+Handlers of messages only note and enqueue; a greenlet writes. A batch that comes twice is dropped, a
+damaged one is not acknowledged (so it comes again), and at the end each worker's own counts are compared
+with what was written: started = recorded, per worker.
+"""
+
+import logging
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import gevent
+import msgspec
+from gevent.queue import Queue
+
+from analysis import schema
+from scenarios.recording.timeline import Timeline
+from scenarios.recording.outbox import decode_records
+from scenarios.recording.recorder import Record
+from scenarios.recording.run_dir import RunDir
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """One worker as the master knows it; written to run.json."""
+
+    worker: int
+    client_id: str
+    host: str = ""
+    pid: int = 0
+    cpu_count: int | None = None
+    clock_offset_ms: float = 0.0
+    clock_uncertainty_ms: float = 0.0
+    started: int = 0
+    recorded: int = 0  # by the worker's own count
+    written: int = 0  # rows written here
+    final: bool = False  # its last word has come
+    lost: bool = False
+    at_unix_s: float = 0.0  # of its last status
+    oldest_unix_s: float | None = None
+    in_flight: int = 0
+    batches: set[int] = field(default_factory=set)  # numbers of the batches written
+
+    def row(self) -> dict[str, Any]:
+        """The worker as an entry of run.json."""
+        state = asdict(self)
+        state["batches"] = len(self.batches)
+        del state["oldest_unix_s"]
+        return state
+
+
+class Inbox:
+    """Everything that workers tell about one run."""
+
+    def __init__(self, run_id: str, run_dir: RunDir, timeline: Timeline) -> None:
+        self._run_id = run_id
+        self._run_dir = run_dir
+        self._timeline = timeline
+        self._queue: Queue[tuple[WorkerState, list[Record], Callable[[], None]]] = Queue()
+        self._writing = False
+        self.workers: dict[int, WorkerState] = {}
+        self.duplicate_batches = 0
+        self.damaged_batches = 0
+
+    def on_hello(self, data: dict[str, Any]) -> None:
+        """A worker joins the run."""
+        self.workers[data["worker"]] = WorkerState(**data)
+
+    def on_status(self, worker: int, status: dict[str, Any], health: dict[str, Any] | None) -> None:
+        """A worker's counts of now, and once a second its health."""
+        state = self.workers[worker]
+        for name, value in status.items():
+            setattr(state, name, value)
+        if health:
+            self._run_dir.write_rows(schema.HEALTH_FILE, [health])
+
+    def on_batch(self, worker: int, number: int, crc32: int, payload: bytes, acknowledge: Callable[[], None]) -> None:
+        """A batch of records; acknowledged once it is written."""
+        state = self.workers[worker]
+        if number in state.batches:
+            self.duplicate_batches += 1
+            acknowledge()
+            return
+        try:
+            records = decode_records(payload) if zlib.crc32(payload) == crc32 else None
+        except msgspec.DecodeError:
+            records = None
+        if records is None:
+            self.damaged_batches += 1
+            logger.error("Batch %s of worker %s came damaged; waiting for it to be sent again", number, worker)
+            return
+        state.batches.add(number)
+        self._queue.put((state, records, acknowledge))
+
+    def on_local(self, worker: int, record: Record) -> None:
+        """A record of a user in this very process."""
+        self._queue.put((self.workers[worker], [record], _nothing))
+
+    def write_forever(self) -> None:
+        """Write what is queued, until killed."""
+        while True:
+            state, records, acknowledge = self._queue.get()
+            self._writing = True
+            self._run_dir.write_records(records, self._timeline.locate)
+            state.written += len(records)
+            acknowledge()
+            self._writing = False
+            gevent.sleep(0)
+
+    def drain(self) -> None:
+        """Wait until the queue is written."""
+        while not self._queue.empty() or self._writing:
+            gevent.sleep(0.01)
+
+    # What level control asks for
+
+    def started_count(self) -> int:
+        """Requests started on all workers."""
+        return sum(state.started for state in self.workers.values())
+
+    def finished_count(self) -> int:
+        """Requests ended on all workers."""
+        return sum(state.recorded for state in self.workers.values())
+
+    def all_ended_before(self, unix_s: float) -> bool:
+        """Whether every request started before an instant has ended, on every worker that is not lost."""
+        return all(
+            state.at_unix_s > unix_s and (state.oldest_unix_s is None or state.oldest_unix_s >= unix_s)
+            for state in self.workers.values()
+            if not state.lost
+        )
+
+    def reconciliation(self) -> dict[str, Any]:
+        """Whether every request started has its row: in total and, for a worker where not, by its index."""
+        started = self.started_count()
+        written = sum(state.written for state in self.workers.values())
+        short = {s.worker: s.started - s.written for s in self.workers.values() if s.started != s.written}
+        return {
+            "started": started,
+            "recorded": written - self._run_dir.lost_rows,
+            "missing": started - written + self._run_dir.lost_rows,
+            "missing_by_worker": {str(worker): count for worker, count in short.items()},
+            "duplicates": self.duplicate_batches,
+            "damaged": self.damaged_batches,
+        }
+
+
+def _nothing() -> None:
+    """A local record needs no acknowledgement."""

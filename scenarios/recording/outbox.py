@@ -1,0 +1,126 @@
+"""Worker side of shipping: records go to a local spool file and, in numbered batches, to the master.
+
+A batch stays in the spool until the master has acknowledged it, and is sent again when that takes too
+long; memory holds only the records since the last batch. Nothing here ever blocks the read path: sending
+over Locust's channel does not wait, and the spool is appended in a greenlet of its own.
+"""
+
+import logging
+import os
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gevent
+import msgspec
+
+from scenarios.recording.clock import now_s
+from scenarios.recording.recorder import Record
+
+logger = logging.getLogger(__name__)
+
+BATCH = "tokenswarm_batch"
+ACK = "tokenswarm_ack"
+
+BATCH_INTERVAL_S = 0.5
+BATCH_BYTES = 256 * 1024  # about; one record is never split
+RECORD_BYTES = 400  # about, of a row without its tokens
+RESEND_AFTER_S = 5.0
+
+# in front of each batch in the spool: magic, number, length and CRC-32 of the payload
+SPOOL_FRAME = struct.Struct("<4sIII")
+SPOOL_MAGIC = b"TSB1"
+
+Send = Callable[[str, dict[str, Any]], None]
+
+
+class Outbox:
+    """Numbered batches of one worker in one run."""
+
+    def __init__(self, run_id: str, worker: int, send: Send, spool_dir: Path | None = None) -> None:
+        self._run_id = run_id
+        self._worker = worker
+        self._send = send
+        self._pending: list[Record] = []
+        self._unacknowledged: dict[int, tuple[int, int, float]] = {}  # number -> (offset, length, last sent)
+        self.batch_count = 0
+        folder = spool_dir or Path(tempfile.gettempdir())
+        self.spool_path = folder / f"tokenswarm-{run_id}-{worker}.spool"
+        self._spool = os.fdopen(
+            os.open(self.spool_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b", buffering=0
+        )
+
+    def add(self, record: Record) -> None:
+        """Take a finished request; it is shipped with the next batch."""
+        self._pending.append(record)
+
+    def ship_due(self, resend_after_s: float = RESEND_AFTER_S) -> None:
+        """Send what is pending, and again what was not acknowledged in time."""
+        while self._pending:
+            self._ship_batch()
+        for number, (offset, length, sent_s) in list(self._unacknowledged.items()):
+            if now_s() - sent_s >= resend_after_s:
+                self._unacknowledged[number] = (offset, length, now_s())
+                self._send_batch(number, os.pread(self._spool.fileno(), length, offset))
+
+    def run(self) -> None:
+        """Ship in intervals, for ever."""
+        while True:
+            gevent.sleep(BATCH_INTERVAL_S)
+            self.ship_due()
+
+    def on_ack(self, number: int) -> None:
+        """The master has written a batch."""
+        self._unacknowledged.pop(number, None)
+        if not self._unacknowledged and not self._pending:
+            self._spool.seek(0)
+            self._spool.truncate()
+
+    def finish(self, limit_s: float) -> bool:
+        """Ship the rest and wait until all of it is acknowledged; the spool stays when it is not."""
+        begin_s = now_s()
+        self.ship_due()
+        while self._unacknowledged and now_s() - begin_s < limit_s:
+            gevent.sleep(0.02)
+            self.ship_due(resend_after_s=1.0)
+        delivered = not self._unacknowledged
+        self._spool.close()
+        if delivered:
+            self.spool_path.unlink(missing_ok=True)
+        else:
+            logger.error(
+                "%s batches could not be delivered; they are kept in %s", len(self._unacknowledged), self.spool_path
+            )
+        return delivered
+
+    def _ship_batch(self) -> None:
+        count, size = 0, 0
+        while count < len(self._pending) and size < BATCH_BYTES:
+            record = self._pending[count]
+            size += RECORD_BYTES + len(record.arrivals) + len(record.counts) + len(record.channels)
+            count += 1
+        payload = encode_records(self._pending[:count])
+        number = self.batch_count
+        offset = self._spool.seek(0, os.SEEK_END) + SPOOL_FRAME.size
+        self._spool.write(SPOOL_FRAME.pack(SPOOL_MAGIC, number, len(payload), zlib.crc32(payload)) + payload)
+        self._pending = self._pending[count:]
+        self.batch_count += 1
+        self._unacknowledged[number] = (offset, len(payload), now_s())
+        self._send_batch(number, payload)
+
+    def _send_batch(self, number: int, payload: bytes) -> None:
+        batch = {"number": number, "crc32": zlib.crc32(payload), "payload": payload}
+        self._send(BATCH, {"run_id": self._run_id, "worker": self._worker, **batch})
+
+
+def encode_records(records: list[Record]) -> bytes:
+    """Pack records for the wire and the spool."""
+    return msgspec.msgpack.encode(records)
+
+
+def decode_records(payload: bytes) -> list[Record]:
+    """The records of one batch; msgspec.DecodeError when it is damaged."""
+    return msgspec.msgpack.decode(payload, type=list[Record])

@@ -1,0 +1,196 @@
+"""Turns Locust's events into runs, on the side that leads: a master, or a local process.
+
+Checks come before the start, one `Run` spans one Locust test, the report follows it. Exit codes: 0 ok,
+1 SLO missed, 2 usage, 3 run invalid. The workers' side is `scenarios.running.worker`.
+"""
+
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from flask import Response, jsonify, request
+from locust.env import Environment
+from locust.runners import LocalRunner, MasterRunner
+from locust.web import WebUI
+
+from scenarios.engine.embedded import EmbeddedEngine, start_embedded_engine
+from scenarios.pacing.drain import drain_before_quit
+from scenarios.pacing.levels import LevelsShape
+from scenarios.recording.clock import Clock
+from scenarios.recording.inbox import Inbox
+from scenarios.recording.shipping import LocalLink, listen_on_master
+from scenarios.running import session
+from scenarios.running.preflight import EngineUnreachable, first_model
+from scenarios.running.report import exit_code, report
+from scenarios.running.run import FINAL_GRACE_S, Run, RunPlan
+from scenarios.running.session import Session
+from scenarios.spec import Scenario, ScenarioError, load_scenario
+
+logger = logging.getLogger(__name__)
+
+BY_HAND = "manual"  # value of --load; the other one is "scenario"
+
+EXIT_USAGE = 2
+EXIT_INVALID = 3
+
+
+class Leader:
+    """The leading side of a Locust process: from init to quitting."""
+
+    def __init__(self, environment: Environment, web_ui: WebUI | None) -> None:
+        assert environment.runner is not None
+        assert environment.parsed_options is not None
+        self._environment = environment
+        self._runner = environment.runner
+        self._options = environment.parsed_options
+        self._headless = web_ui is None
+        self._clock = Clock()
+        self._engine: EmbeddedEngine | None = None
+        self._engine_flags: tuple[str, ...] = ()
+        self._plan: RunPlan | None = None
+        self._run: Run | None = None
+        self._listen()
+        if isinstance(self._runner, MasterRunner):
+            drain_before_quit(self._runner, self._await_end)
+            listen_on_master(self._runner, self._open_inbox, self._now_unix_s)
+        if web_ui is not None and web_ui.app is not None:
+            web_ui.app.before_request(self._check_start_form)
+
+    def prepare(self) -> None:
+        """Check scenario and engine before anything starts; ends the process when they can't be used."""
+        try:
+            scenario = self._load(self._options.scenario)
+            self._ensure_engine(scenario)
+            if self._headless or self._options.autostart:
+                self._plan = self._make_plan(scenario, self._options.load)
+        except ScenarioError as error:
+            self._refuse(str(error), EXIT_USAGE)
+        except EngineUnreachable as error:
+            self._refuse(str(error), EXIT_INVALID)
+
+    # Before a test
+
+    def _load(self, source: str) -> Scenario:
+        return load_scenario(source, self._options.scenario_overrides)
+
+    def _ensure_engine(self, scenario: Scenario) -> None:
+        """Without a host there is the practice engine, with the flags of this scenario."""
+        if self._environment.host and not (self._engine and self._environment.host == self._engine.url):
+            return
+        if self._engine and self._engine_flags == scenario.engine.practice:
+            return
+        if self._engine:
+            self._engine.stop()
+        self._engine_flags = scenario.engine.practice
+        self._engine = start_embedded_engine(self._engine_flags)
+        self._environment.host = self._engine.url
+        logger.info("No --host given: using the embedded practice engine at %s", self._engine.url)
+
+    def _make_plan(self, scenario: Scenario, load: str) -> RunPlan:
+        host = self._environment.host or ""
+        embedded = self._engine is not None and host == self._engine.url
+        return RunPlan(
+            scenario=scenario,
+            overrides=tuple(self._options.scenario_overrides),
+            runs_dir=Path(self._options.runs_dir),
+            host=host,
+            model=first_model(host, scenario),
+            engine=" ".join(("practice engine", *self._engine_flags)) if embedded else "",
+            by_hand=load == BY_HAND or (self._headless and self._options.num_users is not None),
+        )
+
+    def _check_start_form(self) -> Response | None:
+        """The web UI's start form: show faults in the form instead of starting."""
+        if request.method != "POST" or not request.path.endswith("/swarm") or self._run:
+            return None
+        try:
+            scenario = self._load(request.form.get("scenario", self._options.scenario))
+            self._environment.host = request.form.get("host") or self._environment.host
+            self._ensure_engine(scenario)
+            self._plan = self._make_plan(scenario, request.form.get("load", self._options.load))
+        except (ScenarioError, EngineUnreachable) as error:
+            return jsonify({"success": False, "message": str(error), "host": self._environment.host})
+        return None
+
+    def _refuse(self, message: str, code: int) -> None:
+        print(message, file=sys.stderr)
+        self._stop_engine()
+        self._runner.quit()  # workers of ours must not wait for a test that never starts
+        sys.exit(code)
+
+    # A test
+
+    def _listen(self) -> None:
+        events = self._environment.events
+        events.test_start.add_listener(lambda **_: self._on_test_start())
+        events.spawning_complete.add_listener(lambda **_: self._on_spawning_complete())
+        events.test_stop.add_listener(lambda **_: self._on_test_stop())
+        events.quitting.add_listener(lambda **_: self._on_quitting())
+        self._environment.shape_class = LevelsShape(self._tick)
+        self._environment.shape_class.runner = self._runner
+
+    def _tick(self) -> tuple[int, float] | None:
+        """How many users there should be now; None ends the test."""
+        run = self._ensure_run()
+        run_time_s = self._options.run_time
+        if run_time_s and run.age_s() >= run_time_s:
+            run.stopped_by = "run_time"
+            return None
+        if run.plan.by_hand:
+            return self._options.num_users or 1, self._options.spawn_rate or 1
+        if run.control.done:
+            run.stopped_by = "plan"
+            return None
+        return run.control.users, run.control.spawn_rate
+
+    def _ensure_run(self) -> Run:
+        if self._run is None:
+            # a start past the form (class picker without a shape, or a custom one) has no plan yet
+            plan = self._plan or self._make_plan(self._load(self._options.scenario), BY_HAND)
+            self._run, self._plan = Run(self._environment, plan, self._clock), None
+        return self._run
+
+    def _on_test_start(self) -> None:
+        run = self._ensure_run()
+        self._environment.stop_timeout = self._options.stop_timeout or run.plan.scenario.load.stop_timeout_s
+        self._options.tokenswarm_run = asdict(run.info)  # Locust sends its options to the workers at the start
+        if isinstance(self._runner, LocalRunner):
+            worker = self._runner.worker_index
+            link = LocalLink(worker, run.inbox)
+            session.start(Session(run.info, worker, self._runner.client_id, self._clock, link))
+        run.begin()
+
+    def _on_spawning_complete(self) -> None:
+        if self._run:
+            self._run.control.on_spawning_complete()
+
+    def _on_test_stop(self) -> None:
+        run = self._run
+        if run is None:
+            return
+        session.finish()
+        run.end()
+        self._run = None
+        summary = report(run.dir.path, printed=self._headless)
+        self._environment.process_exit_code = exit_code(run, summary)
+
+    def _await_end(self) -> None:
+        if self._run:
+            self._run.ended.wait(timeout=(self._environment.stop_timeout or 0.0) + 2 * FINAL_GRACE_S)
+
+    def _open_inbox(self, run_id: str) -> Inbox | None:
+        return self._run.inbox if self._run and self._run.info.run_id == run_id else None
+
+    def _now_unix_s(self) -> float:
+        return self._clock.now_unix_s()
+
+    def _on_quitting(self) -> None:
+        self._runner.stop()
+        self._await_end()
+        self._stop_engine()
+
+    def _stop_engine(self) -> None:
+        if self._engine:
+            self._engine.stop()
+            self._engine = None

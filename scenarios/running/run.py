@@ -1,0 +1,159 @@
+"""One run on the master (or in a local process): run folder, level control, inbox, and the end of it.
+
+`Run.begin` at Locust's test start, `Run.end` at its test stop, whichever way the stop came about.
+"""
+
+import logging
+import platform
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import gevent
+from gevent.event import Event
+from locust.env import Environment
+from locust.runners import MasterRunner
+
+from analysis import schema
+from scenarios.pacing.levels import LevelControl
+from scenarios.recording.timeline import Timeline
+from scenarios.recording.clock import Clock
+from scenarios.recording.inbox import Inbox
+from scenarios.recording.run_dir import RunDir
+from scenarios.running.session import RunInfo
+from scenarios.spec import Scenario
+
+logger = logging.getLogger(__name__)
+
+FINAL_GRACE_S = 15.0  # on top of the stop time-out, for the last batches of the workers
+RECORDED_PACKAGES = ("tokenswarm", "locust", "openai", "httpx2", "gevent", "httptools")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run is started with."""
+
+    scenario: Scenario
+    overrides: tuple[str, ...]
+    runs_dir: Path
+    host: str
+    model: str
+    engine: str
+    by_hand: bool  # users are set by hand instead of by the scenario's levels
+
+
+class Run:
+    """A run under way."""
+
+    def __init__(self, environment: Environment, plan: RunPlan, clock: Clock) -> None:
+        assert environment.runner is not None
+        self.plan = plan
+        self.dir = RunDir(plan.runs_dir, plan.scenario.name)
+        self.info = RunInfo(
+            self.dir.path.name, plan.host, plan.model, plan.scenario.seed, plan.scenario.model_dump(mode="json")
+        )
+        self.timeline = Timeline(lambda level: self.dir.write_rows(schema.LEVELS_FILE, [level.row()]))
+        self.inbox = Inbox(self.info.run_id, self.dir, self.timeline)
+        self.control = LevelControl(plan.scenario.load, environment.runner, self.timeline, self.inbox, clock)
+        self._clock = clock
+        self.stopped_by = "user"
+        self.ended = Event()
+        self._runner = environment.runner
+        self._started_unix_s = time.time()
+        self._greenlets = [gevent.spawn(self.inbox.write_forever)]
+        self._write_run(ended=False)
+
+    def begin(self) -> None:
+        """Locust's test has started: walk through the levels."""
+        logger.info("Run folder: %s", self.dir.path)
+        walk = self.control.walk_by_hand if self.plan.by_hand else self.control.walk
+        self._greenlets.append(gevent.spawn(walk))
+
+    def end(self) -> None:
+        """Locust's test has stopped: wait for the workers' last words, reconcile, close the files."""
+        gevent.killall(self._greenlets[1:])  # level control; the writer goes on
+        if self.timeline.levels:
+            self.timeline.end_level(self._clock.now_unix_s(), complete=False)
+        if isinstance(self._runner, MasterRunner):
+            self._await_workers(self._runner)
+        self.inbox.drain()
+        gevent.killall(self._greenlets)
+        self._write_run(ended=True)
+        self.dir.close()
+        self._say_the_count()
+        self.ended.set()
+
+    def age_s(self) -> float:
+        """Seconds since the start."""
+        return time.time() - self._started_unix_s
+
+    @property
+    def valid(self) -> bool:
+        """Nothing lost, something measured, and no planned level left out unless a run time said so."""
+        reconciliation = self.inbox.reconciliation()
+        measured = [level for level in self.timeline.levels if level.measure_start_unix_s is not None]
+        if not measured or reconciliation["missing"] or self.dir.write_error:
+            return False
+        return self.plan.by_hand or self.stopped_by in ("plan", "run_time")
+
+    def _await_workers(self, runner: MasterRunner) -> None:
+        stop_timeout_s = runner.environment.stop_timeout or 0.0
+        limit_s = time.monotonic() + stop_timeout_s + FINAL_GRACE_S
+        while time.monotonic() < limit_s:
+            self._note_lost_workers(runner)
+            if all(state.final or state.lost for state in self.inbox.workers.values()):
+                return
+            gevent.sleep(0.05)
+        for state in self.inbox.workers.values():
+            if not state.final:
+                state.lost = True
+                logger.error("Worker %s (%s) did not deliver its last batch in time", state.worker, state.client_id)
+
+    def _note_lost_workers(self, runner: MasterRunner) -> None:
+        missing = {client.id for client in runner.clients.missing}
+        for state in self.inbox.workers.values():
+            if state.client_id in missing and not state.final and not state.lost:
+                state.lost = True
+                logger.error("Worker %s (%s) was lost", state.worker, state.client_id)
+
+    def _say_the_count(self) -> None:
+        counts = self.inbox.reconciliation()
+        if counts["missing"]:
+            logger.error("%(missing)s of %(started)s requests have no row: see reconciliation in run.json", counts)
+        logger.info("%s requests started, %s recorded in %s", counts["started"], counts["recorded"], self.dir.path)
+
+    def _write_run(self, ended: bool) -> None:
+        plan = self.plan
+        self.dir.write_run(
+            {
+                "schema_version": schema.SCHEMA_VERSION,
+                "run_id": self.info.run_id,
+                "name": plan.scenario.name,
+                "started_unix_s": self._started_unix_s,
+                "started": _iso(self._started_unix_s),
+                "ended_unix_s": time.time() if ended else None,
+                "finished": ended,
+                "stopped_by": self.stopped_by if ended else None,
+                "host": plan.host,
+                "api": plan.scenario.engine.api,
+                "model": plan.model,
+                "engine": plan.engine,
+                "seed": plan.scenario.seed,
+                "scenario": self.info.scenario,
+                "overrides": list(plan.overrides),
+                "by_hand": plan.by_hand,
+                "versions": {package: version(package) for package in RECORDED_PACKAGES},
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "workers": [state.row() for state in self.inbox.workers.values()],
+                "levels": [level.row() for level in self.timeline.levels],
+                "reconciliation": self.inbox.reconciliation(),
+                "warnings": [self.dir.write_error] if self.dir.write_error else [],
+            }
+        )
+
+
+def _iso(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,153 @@
+"""The sending side of one run in one process: workload, client, recorder, health and shipping.
+
+A worker builds its session from what the master sent with the test start, so it needs no files of its
+own. In a local run the session hands its records straight to the run's inbox.
+"""
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gevent
+
+from scenarios.clients import Timeouts, build_client
+from scenarios.clients.call import Client
+from scenarios.recording.clock import Clock
+from scenarios.recording.health import sample_forever
+from scenarios.recording.recorder import Record, Recorder
+from scenarios.spec import EngineSpec, Scenario
+from scenarios.workload.planner import Workload
+
+STATUS_INTERVAL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What every sending process must know of a run; travels with Locust's test start."""
+
+    run_id: str
+    host: str
+    model: str
+    seed: int
+    scenario: dict[str, Any]
+
+
+class Link(Protocol):
+    """Where a session's records and counts go: over the wire, or straight into the run."""
+
+    def hello(self, about: dict[str, Any]) -> None:
+        """The session joins the run."""
+
+    def record(self, record: Record) -> None:
+        """A finished request."""
+
+    def status(self, status: dict[str, Any], health: dict[str, Any] | None) -> None:
+        """Counts of now, and once a second the health of the process."""
+
+    def finish(self, status: dict[str, Any]) -> None:
+        """Nothing more will come; blocks until all of it has arrived, within a limit."""
+
+
+class Session:
+    """One run in one sending process, from its start until all users have stopped."""
+
+    def __init__(self, info: RunInfo, worker: int, client_id: str, clock: Clock, link: Link) -> None:
+        self.info = info
+        self.scenario = Scenario.model_validate(info.scenario)
+        self.workload = Workload(self.scenario.workload, info.seed, worker)
+        self.recorder = Recorder(worker, clock, link.record)
+        self.user_count = 0
+        self._clock = clock
+        self._link = link
+        self._clients: dict[str, Client] = {}
+        self._health: dict[str, Any] | None = None
+        link.hello(_about_this_process(worker, client_id))
+        self._greenlets = [
+            gevent.spawn(sample_forever, worker, clock, lambda: self.recorder.in_flight_count, self._on_health),
+            gevent.spawn(self._tell_status),
+        ]
+
+    def client(self, api: str) -> Client:
+        """The client of an API, one per process: connections and the SDK are shared by all users."""
+        if api not in self._clients:
+            self._clients[api] = build_client_for(self.scenario, api, self.info.host, self.info.model)
+        return self._clients[api]
+
+    def finish(self) -> None:
+        """All users have stopped: deliver the rest and close the connections."""
+        gevent.killall(self._greenlets)
+        self._link.finish(self._status())
+        for client in self._clients.values():
+            client.close()
+
+    def _on_health(self, row: dict[str, Any]) -> None:
+        self._health = row
+
+    def _tell_status(self) -> None:
+        while True:
+            gevent.sleep(STATUS_INTERVAL_S)
+            health, self._health = self._health, None
+            self._link.status(self._status(), health)
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "at_unix_s": self._clock.now_unix_s(),
+            "started": self.recorder.started_count,
+            "recorded": self.recorder.recorded_count,
+            "in_flight": self.recorder.in_flight_count,
+            "oldest_unix_s": self.recorder.oldest_started_unix_s(),
+            "clock_offset_ms": self._clock.offset_s * 1000,
+            "clock_uncertainty_ms": self._clock.uncertainty_s * 1000,
+        }
+
+
+current: Session | None = None
+"""The session of the run that goes on in this process; None between runs and on a master."""
+
+
+def start(session: Session) -> None:
+    """Make a session the process' current one."""
+    global current
+    current = session
+
+
+def finish() -> None:
+    """End the current session, if there is one."""
+    global current
+    session, current = current, None
+    if session:
+        session.finish()
+
+
+def build_client_for(scenario: Scenario, api: str, host: str, model: str) -> Client:
+    """A client of an API by the engine section of a scenario."""
+    engine = scenario.engine
+    return build_client(
+        api=api,
+        base_url=host,
+        model=model,
+        timeouts=Timeouts(**engine.timeouts.model_dump()),
+        reuse_connections=engine.reuse_connections,
+        **connection_options(engine),
+    )
+
+
+def connection_options(engine: EngineSpec) -> dict[str, Any]:
+    """Key, certificates and headers by the engine section; `$NAME` in a header is a variable's value."""
+    return {
+        "api_key_env": engine.api_key_env,
+        "verify": engine.verify_tls,
+        "ca_file": engine.ca_file or None,
+        "headers": {name: os.path.expandvars(value) for name, value in engine.headers.items()},
+    }
+
+
+def _about_this_process(worker: int, client_id: str) -> dict[str, Any]:
+    return {
+        "worker": worker,
+        "client_id": client_id,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cpu_count": os.cpu_count(),
+    }

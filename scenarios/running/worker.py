@@ -1,0 +1,66 @@
+"""The workers' side of Locust's events: one `Session` spans one Locust test.
+
+A worker ends its users, delivers its records and only then leaves, whether the master says stop, its own
+terminal says Ctrl-C or somebody sends SIGTERM.
+"""
+
+import logging
+import os
+import signal
+
+import gevent
+from locust.env import Environment
+from locust.runners import WorkerRunner
+
+from scenarios.recording.clock import Clock
+from scenarios.recording.shipping import DELIVERY_LIMIT_S, WireLink, listen_on_worker
+from scenarios.running import session
+from scenarios.running.session import RunInfo, Session
+
+logger = logging.getLogger(__name__)
+
+MASTER_GRACE_S = 30.0  # after Ctrl-C, for the master to end the run in order
+
+
+class Worker:
+    """The sending side of a Locust worker: from init to quitting."""
+
+    def __init__(self, environment: Environment) -> None:
+        assert isinstance(environment.runner, WorkerRunner)
+        assert environment.parsed_options is not None
+        self._environment = environment
+        self._runner = environment.runner
+        self._options = environment.parsed_options
+        self._link: WireLink | None = None
+        self._delivery: gevent.Greenlet | None = None
+        events = environment.events
+        events.test_start.add_listener(lambda **_: self._on_test_start())
+        events.test_stop.add_listener(lambda **_: self._on_test_stop())
+        events.quitting.add_listener(lambda **_: self._on_quitting())
+        listen_on_worker(self._runner, lambda: self._link)
+        if self._options.processes:
+            gevent.signal_handler(signal.SIGINT, self._on_sigint)
+
+    def _on_test_start(self) -> None:
+        self._await_delivery()
+        info = RunInfo(**self._options.tokenswarm_run)
+        clock = Clock()
+        self._link = WireLink(self._runner, info.run_id, clock)
+        session.start(Session(info, self._runner.worker_index, self._runner.client_id, clock, self._link))
+
+    def _on_test_stop(self) -> None:
+        # in a greenlet of its own: this one must go on to receive the master's acknowledgements
+        self._delivery = gevent.spawn(session.finish)
+
+    def _on_quitting(self) -> None:
+        self._runner.stop()
+        self._await_delivery()
+
+    def _await_delivery(self) -> None:
+        if self._delivery is not None:
+            self._delivery.join(timeout=DELIVERY_LIMIT_S)
+
+    def _on_sigint(self) -> None:
+        """Ctrl-C reaches every process of the terminal; with --processes it is the master who ends the run."""
+        grace_s = MASTER_GRACE_S + (self._environment.stop_timeout or 0.0) if session.current else 0.0
+        gevent.spawn_later(grace_s, os.kill, os.getpid(), signal.SIGTERM)

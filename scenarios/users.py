@@ -1,0 +1,90 @@
+"""Locust User classes: plan -> prompt -> client -> recorder.
+
+One task is one LLM call, and one LLM call fires exactly one Locust `request` event, so Locust's own
+tables stay true. A subclass sets `api`, or overrides `call_engine` to send something else with `send`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import gevent
+from locust import User, task
+
+from analysis import schema
+from scenarios import options
+from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
+from scenarios.recording.events import has_listeners, hook
+from scenarios.running import session
+
+options.install()
+
+GOLDEN_RATIO = 0.618034
+STAGGER_S = 1.0  # Locust spawns in steps of a second
+
+
+class LLMError(Exception):
+    """What became of a request that is not a success, for Locust's failure table."""
+
+
+class LLMUser(User):
+    """A user who sends one streaming request after the other, as the scenario's workload plans them."""
+
+    abstract = True
+    api: str | None = None  # None: the scenario's
+
+    def on_start(self) -> None:
+        """Take a number and start staggered: users of one spawn step must not send as one."""
+        assert session.current is not None, "users run only inside a run"
+        self.session = session.current
+        self.session.user_count += 1
+        self.number = self.session.user_count
+        gevent.sleep(self.number * GOLDEN_RATIO % 1 * min(STAGGER_S, self.session.scenario.load.ramp_s))
+
+    def wait_time(self) -> float:
+        """The scenario's think time between two requests."""
+        return self.session.scenario.load.think_time_s
+
+    @task
+    def call_engine(self) -> None:
+        """Send the workload's next request."""
+        self.send(self.session.workload.next_request())
+
+    def send(self, request: LLMRequest) -> RequestResult:
+        """Send one request and record what became of it, also when this user is killed meanwhile."""
+        recorder = self.session.recorder
+        request_id = recorder.started()
+        request = replace(request, extra_headers={**request.extra_headers, "X-Request-Id": self._global_id(request_id)})
+        hook("llm_request_started").fire(user=self, request_id=request_id, request=request)
+        call = self.session.client(self.api or self.session.scenario.engine.api).call(
+            request, self._listener(request_id)
+        )
+        try:
+            call.run()
+        finally:
+            result = call.result()
+            recorder.finished(request_id, self.number, request, result)
+            self._tell(request_id, request, result)
+        return result
+
+    def _global_id(self, request_id: str) -> str:
+        return f"{self.session.info.run_id}-{request_id}"
+
+    def _listener(self, request_id: str) -> Callable[[TokenEvent], None] | None:
+        tokens = hook("llm_token")
+        if not has_listeners(tokens):
+            return None
+        return lambda event: tokens.fire(user=self, request_id=request_id, event=event)
+
+    def _tell(self, request_id: str, request: LLMRequest, result: RequestResult) -> None:
+        exception: Exception | None = None
+        if result.outcome != schema.SUCCESS:
+            exception = LLMError(f"{result.error_class or result.outcome}: {result.error_text or ''}".rstrip(": "))
+        self.environment.events.request.fire(
+            request_type=result.api,
+            name=f"prompt {request.length_class}" if request.length_class else "prompt",
+            response_time=result.e2e_ms,
+            response_length=result.response_bytes,
+            exception=exception,
+            context=self.context(),
+        )
+        hook("llm_request_finished").fire(user=self, request_id=request_id, request=request, result=result)
