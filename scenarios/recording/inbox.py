@@ -16,10 +16,10 @@ import msgspec
 from gevent.queue import Queue
 
 from analysis import schema
-from scenarios.recording.timeline import Timeline
 from scenarios.recording.outbox import decode_records
 from scenarios.recording.recorder import Record
 from scenarios.recording.run_dir import RunDir
+from scenarios.recording.timeline import Timeline
 
 logger = logging.getLogger(__name__)
 
@@ -56,25 +56,43 @@ class WorkerState:
 class Inbox:
     """Everything that workers tell about one run."""
 
-    def __init__(self, run_id: str, run_dir: RunDir, timeline: Timeline) -> None:
-        self._run_id = run_id
+    def __init__(self, run_dir: RunDir, timeline: Timeline, now_unix_s: Callable[[], float]) -> None:
+        self._now_unix_s = now_unix_s
         self._run_dir = run_dir
         self._timeline = timeline
         self._queue: Queue[tuple[WorkerState, list[Record], Callable[[], None]]] = Queue()
         self._writing = False
         self.workers: dict[int, WorkerState] = {}
+        self.worker_events: list[dict[str, Any]] = []
         self.duplicate_batches = 0
         self.damaged_batches = 0
 
     def on_hello(self, data: dict[str, Any]) -> None:
         """A worker joins the run."""
-        self.workers[data["worker"]] = WorkerState(**data)
+        state = WorkerState(**data)
+        self.workers[state.worker] = state
+        self._note(state, "joined", self._now_unix_s())
+
+    def on_roll_call(self, missing: set[str]) -> None:
+        """Which workers send no heartbeat now, by their client id: they are lost until they come back."""
+        for state in self.workers.values():
+            lost = state.client_id in missing and not state.final
+            if lost != state.lost and not state.final:
+                state.lost = lost
+                self._note(state, "lost" if lost else "came back", self._now_unix_s())
+
+    def _note(self, state: WorkerState, what: str, unix_s: float) -> None:
+        self.worker_events.append({"unix_s": unix_s, "worker": state.worker, "event": what})
+        level = logging.ERROR if what == "lost" else logging.INFO
+        logger.log(level, "Worker %s (%s) %s", state.worker, state.client_id, what)
 
     def on_status(self, worker: int, status: dict[str, Any], health: dict[str, Any] | None) -> None:
         """A worker's counts of now, and once a second its health."""
         state = self.workers[worker]
         for name, value in status.items():
             setattr(state, name, value)
+        if status.get("final"):
+            self._note(state, "delivered its last batch", self._now_unix_s())
         if health:
             self._run_dir.write_rows(schema.HEALTH_FILE, [health])
 

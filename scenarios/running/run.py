@@ -18,16 +18,17 @@ from locust.runners import MasterRunner
 
 from analysis import schema
 from scenarios.pacing.levels import LevelControl
-from scenarios.recording.timeline import Timeline
 from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.run_dir import RunDir
+from scenarios.recording.timeline import Timeline
 from scenarios.running.session import RunInfo
 from scenarios.spec import Scenario
 
 logger = logging.getLogger(__name__)
 
 FINAL_GRACE_S = 15.0  # on top of the stop time-out, for the last batches of the workers
+ROLL_CALL_INTERVAL_S = 0.5
 RECORDED_PACKAGES = ("tokenswarm", "locust", "openai", "httpx2", "gevent", "httptools")
 
 
@@ -55,7 +56,7 @@ class Run:
             self.dir.path.name, plan.host, plan.model, plan.scenario.seed, plan.scenario.model_dump(mode="json")
         )
         self.timeline = Timeline(lambda level: self.dir.write_rows(schema.LEVELS_FILE, [level.row()]))
-        self.inbox = Inbox(self.info.run_id, self.dir, self.timeline)
+        self.inbox = Inbox(self.dir, self.timeline, clock.now_unix_s)
         self.control = LevelControl(plan.scenario.load, environment.runner, self.timeline, self.inbox, clock)
         self._clock = clock
         self.stopped_by = "user"
@@ -70,6 +71,8 @@ class Run:
         logger.info("Run folder: %s", self.dir.path)
         walk = self.control.walk_by_hand if self.plan.by_hand else self.control.walk
         self._greenlets.append(gevent.spawn(walk))
+        if isinstance(self._runner, MasterRunner):
+            self._greenlets.append(gevent.spawn(self._call_roll_forever, self._runner))
 
     def end(self) -> None:
         """Locust's test has stopped: wait for the workers' last words, reconcile, close the files."""
@@ -102,7 +105,7 @@ class Run:
         stop_timeout_s = runner.environment.stop_timeout or 0.0
         limit_s = time.monotonic() + stop_timeout_s + FINAL_GRACE_S
         while time.monotonic() < limit_s:
-            self._note_lost_workers(runner)
+            self._call_roll(runner)
             if all(state.final or state.lost for state in self.inbox.workers.values()):
                 return
             gevent.sleep(0.05)
@@ -111,12 +114,13 @@ class Run:
                 state.lost = True
                 logger.error("Worker %s (%s) did not deliver its last batch in time", state.worker, state.client_id)
 
-    def _note_lost_workers(self, runner: MasterRunner) -> None:
-        missing = {client.id for client in runner.clients.missing}
-        for state in self.inbox.workers.values():
-            if state.client_id in missing and not state.final and not state.lost:
-                state.lost = True
-                logger.error("Worker %s (%s) was lost", state.worker, state.client_id)
+    def _call_roll(self, runner: MasterRunner) -> None:
+        self.inbox.on_roll_call({client.id for client in runner.clients.missing})
+
+    def _call_roll_forever(self, runner: MasterRunner) -> None:
+        while True:
+            gevent.sleep(ROLL_CALL_INTERVAL_S)
+            self._call_roll(runner)
 
     def _say_the_count(self) -> None:
         counts = self.inbox.reconciliation()
@@ -147,6 +151,7 @@ class Run:
                 "versions": {package: version(package) for package in RECORDED_PACKAGES},
                 "python": platform.python_version(),
                 "platform": platform.platform(),
+                "worker_events": self.inbox.worker_events,
                 "workers": [state.row() for state in self.inbox.workers.values()],
                 "levels": [level.row() for level in self.timeline.levels],
                 "reconciliation": self.inbox.reconciliation(),
