@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support import sessions
+
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 SCHEDULES = DOCKER / "schedules"
@@ -84,8 +86,10 @@ def test_every_option_in_a_documented_command_exists(image_root, where):
     sub_command = words[:1] if program == "tokenswarm" else []
     shown = run_in_image(image_root, program, *sub_command, "--help")
     assert shown.returncode == 0, shown.stderr
+    added = run_in_image(image_root, "python", "-c", sessions.PRINT_SUITE_OPTIONS) if program == "locust" else None
     known = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", shown.stdout))
-    assert options <= known | {"--help"}
+    known |= set(added.stdout.split()) if added else set()
+    assert options <= known, added and added.stderr
 
 
 def test_dockerignore_lets_through_exactly_what_is_copied():
