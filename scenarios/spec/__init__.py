@@ -1,20 +1,24 @@
 """Scenario files: their schema, their faults and the values that the command line lays over them."""
 
+from scenarios.spec.data import DatasetSpec, PrefixSpec, TraceSpec
 from scenarios.spec.lengths import InputSpec, LengthSpec
 from scenarios.spec.loading import ScenarioError, load_scenario, shipped_scenarios
 from scenarios.spec.scenario import EngineSpec, LoadSpec, ReportSpec, Scenario, SloSpec, TimeoutSpec
 from scenarios.spec.workload import WorkloadSpec
 
 __all__ = [
+    "DatasetSpec",
     "EngineSpec",
     "InputSpec",
     "LengthSpec",
     "LoadSpec",
+    "PrefixSpec",
     "ReportSpec",
     "Scenario",
     "ScenarioError",
     "SloSpec",
     "TimeoutSpec",
+    "TraceSpec",
     "WorkloadSpec",
     "load_scenario",
     "shipped_scenarios",

@@ -3,11 +3,23 @@
 Says what may stand in such a table; drawing lengths from it is `scenarios.workload.lengths`.
 """
 
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from scenarios.spec.base import Table, raise_faults
+from scenarios.spec.data import DataFile
+
+MAX_VALUES = 1000  # of an empirical distribution: they travel with the scenario
 
 # Keys of each distribution: those it needs, those it may have.
 KEYS: dict[str, tuple[set[str], set[str]]] = {
@@ -15,13 +27,14 @@ KEYS: dict[str, tuple[set[str], set[str]]] = {
     "uniform": ({"min", "max"}, set()),
     "normal": ({"mean", "stddev"}, {"min", "max"}),
     "lognormal": ({"sigma"}, {"mean", "median", "min", "max"}),
+    "empirical": ({"values"}, {"file", "min", "max"}),
 }
 
 
 class LengthSpec(Table):
     """A length in tokens: always the same, or drawn from a distribution. `64` is short for `{tokens = 64}`."""
 
-    distribution: Literal["fixed", "uniform", "normal", "lognormal"] = "fixed"
+    distribution: Literal["fixed", "uniform", "normal", "lognormal", "empirical"] = "fixed"
     tokens: PositiveInt | None = None
     min: PositiveInt | None = None
     max: PositiveInt | None = None
@@ -29,6 +42,15 @@ class LengthSpec(Table):
     stddev: NonNegativeFloat | None = None
     median: PositiveFloat | None = None
     sigma: NonNegativeFloat | None = None
+    file: DataFile | None = Field(default=None, description="empirical: a text file with one length a line")
+    values: Annotated[tuple[PositiveInt, ...] | None, Field(strict=False, validate_default=True)] = None
+
+    @field_validator("values")
+    @classmethod
+    def _read_file(cls, values: tuple[int, ...] | None, info: ValidationInfo) -> tuple[int, ...] | None:
+        # Read once, where the scenario is loaded: workers get the values with the scenario.
+        file = info.data.get("file")
+        return _quantiles(Path(file)) if file and values is None else values
 
     @model_validator(mode="before")
     @classmethod
@@ -57,11 +79,31 @@ class LengthSpec(Table):
             return f"{self.min}-{self.max}"
         if self.distribution == "normal":
             return f"normal {self.mean:g}±{self.stddev:g}"
+        if self.distribution == "empirical":
+            return f"empirical {Path(self.file).stem}" if self.file else "empirical"
         return f"lognormal {self.median or self.mean:g}"
 
     def longest(self) -> int | None:
         """Upper bound in tokens, where there is one."""
+        if self.values and self.max is None:
+            return max(self.values)
         return self.tokens if self.distribution == "fixed" else self.max
+
+
+def _quantiles(path: Path) -> tuple[int, ...]:
+    """Lengths of a file in order; of more than MAX_VALUES, evenly spaced quantiles stand for all of them."""
+    lengths = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        if not line.strip():
+            continue
+        if not line.strip().isdecimal() or int(line) < 1:
+            raise_faults([("", f"{path} line {number}: found {line.strip()[:40]!r}, expected a length of at least 1")])
+        lengths.append(int(line))
+    if not lengths:
+        raise_faults([("", f"{path}: no lengths in it, expected one a line")])
+    lengths.sort()
+    steps = min(len(lengths), MAX_VALUES)
+    return tuple(lengths[(2 * step + 1) * len(lengths) // (2 * steps)] for step in range(steps))
 
 
 _LENGTH_KEYS = tuple(key for key in LengthSpec.model_fields if key != "distribution")

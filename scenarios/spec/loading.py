@@ -40,7 +40,7 @@ def load_scenario(source: str, overrides: Sequence[str] = ()) -> Scenario:
         if fault:
             lines.append(f"--set {override}: {fault}")
     try:
-        scenario = Scenario.model_validate(data)
+        scenario = Scenario.model_validate(data, context={"folder": path.parent})
     except ValidationError as error:
         for key, text in faults(error):
             lines.append(f"{_origin(key, set_keys, path)}: {key}: {text}")

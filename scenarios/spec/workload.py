@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator
 
 from scenarios.spec.base import AsTuple, Table, raise_faults
+from scenarios.spec.data import DatasetSpec, PrefixSpec, TraceSpec
 from scenarios.spec.lengths import InputSpec, LengthSpec
 
 DEFAULT_MIX = (
@@ -15,10 +16,13 @@ DEFAULT_MIX = (
 
 
 class WorkloadSpec(Table):
-    """What is sent: a mix of prompt lengths, the length of the answers and the rest of the request's body."""
+    """What is sent: a mix of made-up prompts, or a dataset, or a trace; and the rest of the request's body."""
 
     inputs: Annotated[tuple[InputSpec, ...], *AsTuple] = DEFAULT_MIX
-    output: LengthSpec = LengthSpec(tokens=256)
+    prefix: PrefixSpec | None = None
+    dataset: DatasetSpec | None = None
+    trace: TraceSpec | None = None
+    output: LengthSpec = Field(default=LengthSpec(tokens=256), description="where the dataset does not tell")
     ignore_eos: bool = Field(default=True, description="ask the engine to go on to the full answer length")
     system_prompt: str = ""
     language: Literal["en", "zh"] = "en"
@@ -34,25 +38,33 @@ class WorkloadSpec(Table):
             raise_faults([("", "found weights that sum up to 0, expected at least one above 0")])
         return inputs
 
+    @field_validator("dataset", "trace")
+    @classmethod
+    def _one_source(cls, value: Any, info: ValidationInfo) -> Any:
+        others = [key for key in ("prefix", "dataset") if key != info.field_name and info.data.get(key)]
+        if info.data.get("inputs", DEFAULT_MIX) != DEFAULT_MIX:
+            others.append("inputs")
+        if value and others:
+            raise_faults([("", f"found beside {others[0]}, expected one of inputs (with prefix), dataset, trace")])
+        return value
+
     @field_validator("context_tokens")
     @classmethod
     def _fits_context(cls, context_tokens: int, info: ValidationInfo) -> int:
         """Refuse requests that the engine can only refuse. What has no upper bound is cut when it is drawn."""
         common = info.data.get("output")
-        if not context_tokens or common is None:
+        if not context_tokens or common is None or info.data.get("dataset") or info.data.get("trace"):
             return context_tokens
         faults = []
+        prefix = info.data.get("prefix")
+        prefix_tokens = prefix.tokens if prefix else 0
         for index, each in enumerate(info.data.get("inputs", ())):
-            prompt = each.longest()
+            prompt = (each.longest() or 1) + prefix_tokens
             answer = (each.output or common).longest() or 1
             room = context_tokens - answer
-            if room < (prompt or 1):
+            if room < prompt:
                 limit = f"at most {room} prompt tokens fit" if room > 0 else "no prompt fits"
-                faults.append(
-                    (
-                        "",
-                        f"found {context_tokens}, but inputs[{index}] may be {prompt or 1} prompt + {answer} output; {limit}",
-                    )
-                )
+                size = f"inputs[{index}] may be {prompt} prompt + {answer} output"
+                faults.append(("", f"found {context_tokens}, but {size}; {limit}"))
         raise_faults(faults)
         return context_tokens

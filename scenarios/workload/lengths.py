@@ -38,6 +38,8 @@ class LengthSampler:
             return rng.randint(spec.min or 1, spec.max or 1)
         if spec.distribution == "normal":
             return rng.gauss(spec.mean or 0.0, spec.stddev or 0.0)
+        if spec.values:
+            return rng.choice(spec.values)
         sigma = spec.sigma or 0.0
         # mean of a lognormal = exp(mu + sigma²/2), its median = exp(mu)
         mu = math.log(spec.median) if spec.median else math.log(spec.mean or 1.0) - sigma**2 / 2

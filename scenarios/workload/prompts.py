@@ -17,21 +17,25 @@ SENTENCES = 1024
 
 
 class PromptMaker:
-    """Makes the prompts of one worker; the same seed and worker give the same prompts."""
+    """Makes the prompts of one seed, for example "7/0" for worker 0 of a run with seed 7."""
 
-    def __init__(self, seed: int, worker: int, language: str = "en") -> None:
-        self._seed = f"{seed}/{worker}"
+    def __init__(self, seed: str, language: str = "en") -> None:
+        self._seed = seed
         self._words = vocabulary.words(language)
         self._separator = vocabulary.SEPARATOR[language]
         stop = vocabulary.FULL_STOP[language]
-        rng = Random(self._seed)
+        rng = Random(seed)
         self._sentences = [
             self._separator.join(rng.choices(self._words, k=SENTENCE_UNITS - 1)) + stop for _ in range(SENTENCES)
         ]
 
-    def text(self, number: int, units: int) -> str:
-        """Prompt `number` of this worker, exactly `units` long; numbers differ, so do their first words."""
-        rng = Random(f"{self._seed}/{number}")
+    def text(self, name: int | str, units: int) -> str:
+        """Prompt `name` of this seed, exactly `units` long; other names begin with other words."""
+        rng = Random(f"{self._seed}/{name}")
         sentences, rest = divmod(max(units - HEAD_UNITS, 0), SENTENCE_UNITS)
         head = rng.choices(self._words, k=min(units, HEAD_UNITS) + rest)
         return self._separator.join(head + rng.choices(self._sentences, k=sentences))
+
+    def join(self, *texts: str) -> str:
+        """Texts one after the other, as many units as they have together."""
+        return self._separator.join(text for text in texts if text)

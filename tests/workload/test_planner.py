@@ -81,7 +81,9 @@ def test_prompt_and_answer_never_exceed_the_context():
         assert request.input_tokens_requested >= 1
         assert request.max_tokens >= 1
         assert request.input_tokens_requested + request.max_tokens <= 1024
-    assert 0 < workload.cut_share() < 1
+    counts = workload.counts()
+    assert counts["lengths_drawn"] == 4000
+    assert 0 < counts["lengths_cut"] < 4000
 
 
 def test_the_planned_instant_is_passed_on():
