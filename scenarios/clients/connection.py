@@ -1,0 +1,218 @@
+"""A connection that reads by a libev watcher: stamp first, parse next, wake the request only when needed.
+
+The watcher's callback runs in gevent's hub for every readable socket and does the least that is right:
+recvmsg, arrival, HTTP parser. The request's greenlet sleeps meanwhile. Idle connections wait in a `Pool`
+without any limit on their number: a limit would make requests wait and book the wait as latency.
+"""
+
+import ssl
+import time
+from _socket import MSG_PEEK
+from collections.abc import Callable
+from typing import Any
+
+import gevent.socket
+from gevent.hub import Waiter, get_hub
+
+from scenarios.clients import stamps
+from scenarios.clients.dial import Route, WireError, dial
+from scenarios.clients.response import Response
+
+_READ_BYTES = 65536
+_LIBEV_READ = 1
+
+# After an end mark the rest of the message is read away: so long while the request waits, so that the user's
+# next one finds the connection free, and so long behind its back, before the connection is closed instead.
+_DRAIN_WAIT_S = 0.05
+_DRAIN_S = 5.0
+_DRAIN_BYTES = 1 << 20
+
+
+class Connection:
+    """One socket, for one request at a time."""
+
+    __slots__ = ("_after_drain", "_drain_timer", "_io", "_recvmsg", "_sock", "_tls", "_waiter", "response", "route")
+
+    def __init__(self, route: Route, context: ssl.SSLContext | None, timeout_s: float | None) -> None:
+        self.route = route
+        self._sock, self._tls = dial(route, context, timeout_s)
+        stamps.enable(self._sock)
+        self._recvmsg = self._sock.recvmsg
+        self._io = get_hub().loop.io(self._sock.fileno(), _LIBEV_READ)
+        self._waiter: Waiter | None = None
+        self._after_drain: Callable[[], None] | None = None
+        self._drain_timer: Any = None  # a libev timer
+        self.response = Response()
+
+    # ------------------------------------------------------------------ one request
+
+    def send(self, request: bytes, response: Response, wait_s: float | None) -> float:
+        """Send a request whose answer goes to `response`; returns the instant of sending.
+
+        That is the entry of the send call that took the last byte: before it the server cannot have the whole
+        request, and whatever delays this process afterwards is not booked as time before sending.
+        """
+        self.response = response
+        self._io.start(self._on_readable)
+        view = memoryview(self._tls.encrypt(request) if self._tls else request)
+        while True:
+            sent_s = time.perf_counter()
+            try:
+                view = view[self._sock.send(view) :]
+                if not view:
+                    return sent_s
+            except BlockingIOError:
+                limit = WireError("timeout_first_token", f"the server took no more request bytes for {wait_s} s")
+                gevent.socket.wait_write(self._sock.fileno(), wait_s, limit)
+            except OSError:
+                return sent_s  # closed by the peer: what it has answered, if anything, the reads will tell
+
+    def wait(self, until_s: float | None) -> None:
+        """Sleep until the response wants attention or the instant has passed."""
+        if self.response.wake:
+            return
+        waiter = self._waiter = Waiter()
+        timer = None
+        if until_s is not None:
+            timer = get_hub().loop.timer(max(0.0, until_s - time.perf_counter()))
+            timer.start(waiter.switch, None)
+        try:
+            waiter.get()
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.stop()
+                timer.close()
+
+    def read_now(self) -> None:
+        """One read outside of the event loop: has something arrived that nobody got round to?"""
+        self._on_readable()
+
+    def _on_readable(self) -> None:
+        response = self.response
+        try:
+            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, stamps.ANCILLARY_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._ended(error.strerror or str(error))
+            return
+        now_s = time.perf_counter()
+        if not data:
+            self._ended(None)
+            return
+        age_s = stamps.age_s(ancillary)
+        if age_s is None:
+            response.unstamped_reads += 1
+        else:
+            now_s -= age_s
+            response.max_age_s = max(response.max_age_s, age_s)
+        if self._tls is None:
+            response.feed(data, now_s)
+        else:
+            self._feed_encrypted(data, now_s)
+        if response.wake and self._waiter is not None:
+            waiter, self._waiter = self._waiter, None
+            waiter.switch(None)
+        elif self._after_drain is not None and (response.complete or response.received_bytes > _DRAIN_BYTES):
+            self._after_drain()
+
+    def _feed_encrypted(self, data: bytes, arrived_s: float) -> None:
+        assert self._tls is not None
+        try:
+            plain = self._tls.decrypt(data)
+        except ssl.SSLError as error:
+            self._ended(f"TLS: {error.reason or error}")
+            return
+        if plain is None:
+            self._ended(None)
+        elif plain:
+            self.response.feed(plain, arrived_s)
+
+    def _ended(self, error: str | None) -> None:
+        self._io.stop()
+        self.response.end_of_input(time.perf_counter(), error)
+        if self._waiter is not None:
+            waiter, self._waiter = self._waiter, None
+            waiter.switch(None)
+        elif self._after_drain is not None:
+            self._after_drain()
+
+    # ------------------------------------------------------------------ between requests
+
+    def release(self, pool: "Pool") -> None:
+        """The request is done with this connection: reuse it, drain it first, or close it."""
+        response = self.response
+        if not response.complete and not response.closed and pool.keeps:
+            response.discard()
+            self.wait(time.perf_counter() + _DRAIN_WAIT_S)
+        if response.complete and response.keep_alive and not response.closed and pool.keeps:
+            self._io.stop()
+            pool.put(self)
+        elif response.complete or response.closed or not pool.keeps:
+            self.close()
+        else:
+            self._drain(pool)
+
+    def _drain(self, pool: "Pool") -> None:
+        def drained() -> None:
+            self._after_drain = None
+            self._drain_timer.stop()
+            self._drain_timer.close()
+            if self.response.complete and self.response.keep_alive and not self.response.closed:
+                self._io.stop()
+                pool.put(self)
+            else:
+                self.close()
+
+        self._after_drain = drained
+        self._drain_timer = get_hub().loop.timer(_DRAIN_S)
+        self._drain_timer.start(drained)
+
+    def is_open(self) -> bool:
+        """Whether an idle connection can take a request: the peer has neither closed it nor sent anything."""
+        try:
+            data = self._sock.recv(_READ_BYTES, 0 if self._tls else MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if not data or self._tls is None:
+            return False
+        try:
+            return self._tls.decrypt(data) == b""  # a session ticket, say
+        except ssl.SSLError:
+            return False
+
+    def close(self) -> None:
+        self._io.stop()
+        self._io.close()
+        self._sock.close()
+
+
+class Pool:
+    """Idle connections by route, the most recently used first."""
+
+    def __init__(self, *, keeps: bool = True) -> None:
+        self.keeps = keeps
+        self._idle: dict[Route, list[Connection]] = {}
+
+    def take(self, route: Route) -> tuple[Connection | None, int]:
+        """An idle connection, and how many were found closed on the way to it."""
+        stale = 0
+        idle = self._idle.get(route, [])
+        while idle:
+            connection = idle.pop()
+            if connection.is_open():
+                return connection, stale
+            connection.close()
+            stale += 1
+        return None, stale
+
+    def put(self, connection: Connection) -> None:
+        self._idle.setdefault(connection.route, []).append(connection)
+
+    def close(self) -> None:
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()

@@ -1,0 +1,119 @@
+"""A call whose exchange is measured: what all HTTP clients share between request and result."""
+
+import time
+from collections.abc import Callable
+
+from analysis.schema import STAMP_KERNEL, STAMP_READ
+from scenarios.clients import outcome
+from scenarios.clients.call import RequestResult, TokenEvent
+from scenarios.clients.exchange import Exchange
+from scenarios.clients.token_events import StreamDecoder
+
+
+class MeasuredCall:
+    """Base of the HTTP clients' calls; `_send` runs the exchange. See `scenarios.clients.call.Call`."""
+
+    def __init__(
+        self,
+        api: str,
+        model: str,
+        *,
+        streamed: bool,
+        cumulative: bool = False,
+        secret: str = "",
+        on_token: Callable[[TokenEvent], None] | None = None,
+    ) -> None:
+        self._api = api
+        self._model = model
+        self._streamed = streamed
+        self._secret = secret
+        self._on_token = on_token
+        self._reported = 0
+        self._finished = False
+        self._decoder = StreamDecoder(api, cumulative=cumulative, keep_event_texts=on_token is not None)
+        self._exchange = self._new_exchange()
+
+    def _new_exchange(self) -> Exchange:
+        on_tokens = self._report_tokens if self._on_token is not None else None
+        return Exchange(self._decoder if self._streamed else None, on_tokens)
+
+    def _send(self, exchange: Exchange) -> None:
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Send the request and block until its stream has ended; faults of server and network are results."""
+        self._exchange = exchange = self._new_exchange()  # the clock starts here, not where it was prepared
+        try:
+            self._send(exchange)
+        except BaseException:
+            exchange.end_s = time.perf_counter()
+            raise
+        if not self._streamed and 200 <= exchange.response.status < 300 and exchange.response.complete:
+            self._decoder.feed_message(exchange.body)
+        self._finished = True
+
+    def _report_tokens(self) -> None:
+        decoder, sent_s = self._decoder, self._exchange.sent_s
+        if self._on_token is None or sent_s is None:
+            return
+        while self._reported < len(decoder.arrivals_s):
+            index = self._reported
+            self._reported += 1
+            arrival_ms = (decoder.arrivals_s[index] - sent_s) * 1000
+            text = decoder.event_texts[index]
+            self._on_token(TokenEvent(index, arrival_ms, decoder.counts[index], decoder.channels[index], text))
+
+    def result(self) -> RequestResult:
+        """What is known now."""
+        exchange, decoder, response = self._exchange, self._decoder, self._exchange.response
+        if not self._finished and exchange.failure is None:
+            exchange.consume()
+        verdict, error_class, error_text = outcome.judge(
+            exchange, decoder, self._api, streamed=self._streamed, finished=self._finished
+        )
+        sent_s = exchange.sent_s if exchange.sent_s is not None else exchange.started_s
+        end_s = exchange.end_s if exchange.end_s is not None else time.perf_counter()
+        arrivals_ms = [(arrival_s - sent_s) * 1000 for arrival_s in decoder.arrivals_s]
+        counts = decoder.event_counts()
+        tokens = decoder.token_count()
+        result = RequestResult(
+            api=self._api,
+            model=self._model,
+            started_s=exchange.started_s,
+            sent_s=sent_s,
+            outcome=verdict,
+            e2e_ms=(end_s - sent_s) * 1000,
+            error_class=error_class,
+            error_text=outcome.tidy(error_text, self._secret),
+            http_status=response.status or None,
+            finish_reason=decoder.finish_reason,
+            retry_after_s=outcome.retry_after_s(response.headers.get("retry-after")),
+            connect_ms=exchange.connect_ms,
+            output_tokens=tokens.output,
+            output_tokens_source=tokens.source,
+            input_tokens=tokens.input,
+            cached_tokens=tokens.cached,
+            reasoning_tokens=tokens.reasoning,
+            token_arrivals_ms=arrivals_ms,
+            token_counts=counts,
+            token_channels=decoder.channels,
+            text=decoder.text,
+            streamed=self._streamed,
+            reads=response.reads,
+            coalesced_reads=decoder.coalesced_reads,
+            response_bytes=response.body_bytes,
+            connection_reused=exchange.reused,
+            stale_retries=exchange.stale_retries,
+        )
+        if response.headers_s is not None:
+            result.headers_ms = (response.headers_s - sent_s) * 1000
+        if arrivals_ms:
+            result.first_token_ms, result.last_token_ms = arrivals_ms[0], arrivals_ms[-1]
+            result.first_event_tokens = counts[0]
+        if decoder.first_answer_s is not None:
+            result.first_answer_ms = (decoder.first_answer_s - sent_s) * 1000
+        if response.reads:
+            result.stamp = STAMP_READ if response.unstamped_reads else STAMP_KERNEL
+            if result.stamp == STAMP_KERNEL:
+                result.read_lag_max_ms = response.max_age_s * 1000
+        return result

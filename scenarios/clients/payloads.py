@@ -1,0 +1,308 @@
+"""One event's data → a `Chunk`: the few fields that measuring needs, whatever API they come from.
+
+Regular events take one pass of a typed JSON decoder that skips everything else. An event of another shape
+(null or missing anywhere, content as a list of parts, numbers as strings …) is decoded once more without
+types and picked apart with care. What a chunk means for the request is `token_events`' business.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+_NO_ERROR = (b"", b"null", b'""', b"{}", b"[]", b"false")
+
+
+class Function(msgspec.Struct, gc=False):
+    """Name and arguments of a tool call, or a fragment of them."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class ToolCall(msgspec.Struct, gc=False):
+    """One tool call's fragment."""
+
+    function: Function | None = None
+
+
+class Delta(msgspec.Struct, gc=False):
+    """What one event adds to a choice."""
+
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: Function | None = None
+
+
+class Choice(msgspec.Struct, gc=False):
+    """One choice of an event: `delta` when streamed as chat, `text` as completions, else `message`."""
+
+    index: int | None = 0
+    delta: Delta | None = None
+    text: str | None = None
+    message: Delta | None = None
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+
+
+class TokenDetails(msgspec.Struct, gc=False):
+    """Parts of a token count."""
+
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Usage(msgspec.Struct, gc=False):
+    """The server's token counts, under the names of the chat API."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One event. `error_text` is set for an error event, `end` for the API's own end mark."""
+
+    choices: list[Choice] | None = None
+    usage: Usage | None = None
+    error: msgspec.Raw = msgspec.Raw()
+    error_text: str | None = msgspec.field(default=None, name="$error_text")
+    end: bool = msgspec.field(default=False, name="$end")
+    event_tokens: int | None = msgspec.field(default=None, name="$event_tokens")
+
+
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+
+class NotJSON(ValueError):
+    """An event's data is no JSON at all."""
+
+
+def decode_any(data: bytes) -> Any:
+    """Untyped JSON; broken UTF-8 inside of strings is replaced, not refused."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return msgspec.json.decode(data.decode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        raise NotJSON(data[:200].decode("utf-8", "replace")) from None
+
+
+def error_message(value: Any) -> str:
+    """The message in an error value of any shape, "" when there is none."""
+    if isinstance(value, dict):
+        for key in ("message", "error", "detail", "msg", "code", "type"):
+            if message := error_message(value.get(key)):
+                return message
+        return ""
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(error_message, value)))
+    return "" if value is None or isinstance(value, bool) else str(value)
+
+
+def chat_chunk(data: bytes) -> Chunk:
+    """An event of the chat or completions API."""
+    try:
+        chunk = _decode_chunk(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _tolerant_chunk(decode_any(data))
+    if chunk.error in _NO_ERROR and chunk.choices is not None:
+        return chunk
+    return _tolerant_chunk(decode_any(data))
+
+
+def _tolerant_chunk(value: Any) -> Chunk:
+    if not isinstance(value, dict):
+        return Chunk()
+    chunk = Chunk(usage=_usage(value.get("usage")))
+    error = value.get("error")
+    if error:
+        chunk.error_text = error_message(error) or msgspec.json.encode(error).decode()
+    elif value.get("object") == "error" or value.get("type") == "error":
+        chunk.error_text = error_message(value)
+    choices = value.get("choices")
+    if isinstance(choices, list):
+        chunk.choices = [_choice(choice) for choice in choices if isinstance(choice, dict)]
+    elif "text" in value:  # bare {"text": …}, as native generate endpoints stream it
+        chunk.choices = [Choice(text=_text(value["text"]))]
+        meta = _object(value.get("meta_info"))
+        chunk.usage = chunk.usage or _usage(meta)
+        chunk.choices[0].finish_reason = _reason(meta.get("finish_reason"))
+    return chunk
+
+
+def _choice(value: dict[str, Any]) -> Choice:
+    token_ids = value.get("token_ids")
+    return Choice(
+        index=_count(value.get("index")) or 0,
+        delta=_delta(value.get("delta")),
+        text=_text(value.get("text")),
+        message=_delta(value.get("message")),
+        finish_reason=_reason(value.get("finish_reason")),
+        token_ids=token_ids if isinstance(token_ids, list) else None,
+    )
+
+
+def _delta(value: Any) -> Delta | None:
+    if not isinstance(value, dict):
+        return None
+    tool_calls = value.get("tool_calls")
+    return Delta(
+        content=_text(value.get("content")),
+        reasoning=_text(value.get("reasoning")),
+        reasoning_content=_text(value.get("reasoning_content")),
+        refusal=_text(value.get("refusal")),
+        tool_calls=[_tool_call(call) for call in tool_calls] if isinstance(tool_calls, list) else None,
+        function_call=_function(value.get("function_call")),
+    )
+
+
+def _tool_call(value: Any) -> ToolCall:
+    return ToolCall(function=_function(_object(value).get("function")))
+
+
+def _function(value: Any) -> Function | None:
+    if not isinstance(value, dict):
+        return None
+    arguments = value.get("arguments")
+    if arguments and not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    return Function(name=_text(value.get("name")), arguments=arguments or None)
+
+
+def _text(value: Any) -> str | None:
+    """Text of a string or of a list of parts such as {"type": "text", "text": …}."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(filter(None, map(_text, value)))
+    if isinstance(value, dict):
+        return _text(value.get("text"))
+    return None
+
+
+def _reason(value: Any) -> str | None:
+    if isinstance(value, dict):
+        value = value.get("type")
+    return value if isinstance(value, str) else None
+
+
+def _usage(value: Any) -> Usage | None:
+    """Token counts under the names of the chat API or of the Responses API."""
+    if not isinstance(value, dict):
+        return None
+
+    def details(*keys: str) -> TokenDetails:
+        found = next((d for key in keys if isinstance(d := value.get(key), dict)), {})
+        return TokenDetails(_count(found.get("cached_tokens")), _count(found.get("reasoning_tokens")))
+
+    return Usage(
+        _first_count(value, "prompt_tokens", "input_tokens"),
+        _first_count(value, "completion_tokens", "output_tokens"),
+        details("prompt_tokens_details", "input_tokens_details"),
+        details("completion_tokens_details", "output_tokens_details"),
+    )
+
+
+def _first_count(value: dict[str, Any], *keys: str) -> int | None:
+    return next((count for key in keys if (count := _count(value.get(key))) is not None), None)
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value[:12])
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else None
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class _ResponsesEvent(msgspec.Struct, gc=False):
+    type: str | None = None
+    delta: str | None = None
+
+
+_decode_responses = msgspec.json.Decoder(_ResponsesEvent).decode
+
+# Only deltas are generated payload; the `.done` events repeat the same text in full.
+_RESPONSES_DELTAS: dict[str, Callable[[str], Delta]] = {
+    "response.output_text.delta": lambda text: Delta(content=text),
+    "response.reasoning_text.delta": lambda text: Delta(reasoning=text),
+    "response.reasoning.delta": lambda text: Delta(reasoning=text),
+    "response.reasoning_summary_text.delta": lambda text: Delta(reasoning=text),
+    "response.refusal.delta": lambda text: Delta(refusal=text),
+    "response.function_call_arguments.delta": lambda text: Delta(function_call=Function(arguments=text)),
+    "response.mcp_call_arguments.delta": lambda text: Delta(function_call=Function(arguments=text)),
+    "response.custom_tool_call_input.delta": lambda text: Delta(function_call=Function(arguments=text)),
+    "response.code_interpreter_call_code.delta": lambda text: Delta(function_call=Function(arguments=text)),
+}
+
+
+def responses_chunk(data: bytes) -> Chunk:
+    """An event of the Responses API."""
+    try:
+        event = _decode_responses(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        event = _ResponsesEvent()
+    if event.delta is not None and (delta := _RESPONSES_DELTAS.get(event.type or "")):
+        return Chunk(choices=[Choice(delta=delta(event.delta))])
+    value = _object(decode_any(data))
+    kind = value.get("type")
+    if kind == "error" or value.get("error"):
+        return Chunk(error_text=error_message(value.get("error") or value), end=True)
+    if kind not in ("response.completed", "response.incomplete", "response.failed"):
+        return Chunk()
+    response = _object(value.get("response"))
+    chunk = Chunk(usage=_usage(response.get("usage")), end=True)
+    if kind == "response.failed":
+        chunk.error_text = error_message(response.get("error")) or "response.failed"
+    reason = _object(response.get("incomplete_details")).get("reason") or kind.removeprefix("response.")
+    chunk.choices = [Choice(finish_reason=_reason(reason))]
+    return chunk
+
+
+class _TritonEvent(msgspec.Struct, gc=False):
+    text_output: str | None = None
+    num_output_tokens: int | None = None
+    num_input_tokens: int | None = None
+    finish_reason: str | None = None
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_decode_triton = msgspec.json.Decoder(_TritonEvent).decode
+
+
+def triton_chunk(data: bytes) -> Chunk:
+    """An event of Triton's generate_stream; `num_output_tokens` counts the event, not the request."""
+    try:
+        event = _decode_triton(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _object(decode_any(data))
+        event = _TritonEvent(_text(value.get("text_output")), _first_count(value, "num_output_tokens"))
+        event.num_input_tokens = _first_count(value, "num_input_tokens")
+        event.error = msgspec.Raw(msgspec.json.encode(value.get("error")))
+    if event.error not in _NO_ERROR:
+        return Chunk(error_text=error_message(msgspec.json.decode(event.error)))
+    reason = None if event.finish_reason == "None" else event.finish_reason
+    usage = Usage(prompt_tokens=event.num_input_tokens) if event.num_input_tokens is not None else None
+    choices = [Choice(text=event.text_output, finish_reason=reason)]
+    return Chunk(choices=choices, usage=usage, event_tokens=event.num_output_tokens)
+
+
+def responses_message(data: bytes) -> Chunk:
+    """The whole answer of a Responses API request that was not streamed."""
+    value = _object(decode_any(data))
+    chunk = Chunk(usage=_usage(value.get("usage")))
+    if value.get("error"):
+        chunk.error_text = error_message(value["error"])
+    items = value.get("output")
+    parts = [_text(_object(item).get("content")) for item in items] if isinstance(items, list) else []
+    chunk.choices = [Choice(text="".join(filter(None, parts)), finish_reason=_reason(value.get("status")))]
+    return chunk

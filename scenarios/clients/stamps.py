@@ -1,0 +1,69 @@
+"""When bytes arrived: the kernel's receive time of a segment, on the process' monotonic clock.
+
+Linux stamps each received segment (SO_TIMESTAMPNS) and hands the stamp over with the data, so an arrival
+time stays right however late this process gets round to the read. The stamp is on the realtime clock; its
+age is taken at the read and subtracted from the monotonic clock there, so a clock step can bend nothing.
+Where there is no stamp (another system, the odd first segment) the caller falls back to the time of the
+read. A read that joins several segments carries only the last one's stamp: see `COUNTERS.coalesced_reads`.
+"""
+
+import struct
+import sys
+import time
+from _socket import CMSG_SPACE, SOL_SOCKET, socket
+from dataclasses import dataclass
+
+# Not in Python's socket module; the value of every Linux platform Python has wheels for.
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@qq")
+
+# Room for one timestamp in recvmsg's ancillary data; 0 switches ancillary data off.
+ANCILLARY_BYTES = CMSG_SPACE(_TIMESPEC.size) if sys.platform == "linux" else 0
+
+# An age outside of this is a stepped clock, not a late read.
+_MAX_AGE_S = 60.0
+
+
+@dataclass(slots=True)
+class Counters:
+    """Sums since the start of the process over all ended requests; sample and subtract for rates.
+
+    `coalesced_reads` are reads in which more than one token event completed: its events share one stamp.
+    A busy client causes them, but so does a server or proxy that writes several events at once.
+    """
+
+    reads: int = 0
+    coalesced_reads: int = 0
+
+
+COUNTERS = Counters()
+
+_keeper: socket | None = None
+
+
+def enable(sock: socket) -> bool:
+    """Ask the kernel for receive stamps on `sock`; False where it has none."""
+    global _keeper
+    if not ANCILLARY_BYTES:
+        return False
+    try:
+        if _keeper is None:
+            # Linux starts stamping some time after the first socket of the machine asks for it. One socket
+            # that always asks keeps stamping on, so that no response's first segment comes without.
+            _keeper = socket()
+            _keeper.setsockopt(SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        sock.setsockopt(SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    except OSError:
+        return False
+    return True
+
+
+def age_s(ancillary: list[tuple[int, int, bytes]]) -> float | None:
+    """Seconds since the kernel received what was just read; None without a usable stamp."""
+    now = time.time()  # first: the age is as of the read
+    for _level, kind, value in ancillary:
+        if kind == _SO_TIMESTAMPNS and len(value) == _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack(value)
+            age: float = now - seconds - nanoseconds * 1e-9
+            return age if -0.001 < age < _MAX_AGE_S else None
+    return None

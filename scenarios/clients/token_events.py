@@ -1,0 +1,290 @@
+"""The decoder of one stream: bytes and their arrival times in, token events and token counts out.
+
+A token event is an event with generated payload on any channel; once a server sends running usage, it is an
+event by which `completion_tokens` grows. Role, usage, ping, comment, filter and end marks never count. All
+arrivals are instants on the process' monotonic clock; what the request's outcome is, `outcome` says.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from analysis.schema import ANSWER, ESTIMATED, REASONING, REFUSAL, RUNNING_USAGE, TOOL_CALL, USAGE
+from scenarios.clients import payloads, sse
+from scenarios.clients.payloads import Choice, Chunk, Delta, Usage
+
+_PARSERS: dict[str, Callable[[bytes], Chunk]] = {
+    "chat": payloads.chat_chunk,
+    "completions": payloads.chat_chunk,
+    "responses": payloads.responses_chunk,
+    "triton-generate": payloads.triton_chunk,
+}
+
+# Reasons by which a server says in an orderly way that it failed.
+_FAILED_REASONS = ("error", "abort")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """Output tokens of the request and how they are known; the prompt's counts where the server tells."""
+
+    output: int | None
+    source: str | None
+    input: int | None
+    cached: int | None
+    reasoning: int | None
+
+
+class StreamDecoder:
+    """Feed it reads in order; the state may be read at any time."""
+
+    def __init__(self, api: str, *, cumulative: bool = False, keep_event_texts: bool = False) -> None:
+        self.arrivals_s: list[float] = []
+        self.counts: list[int | None] = []
+        self.channels: list[str] = []
+        self.event_texts: list[str] = []  # only filled for live listeners
+        self.first_answer_s: float | None = None
+        self.finish_reason: str | None = None
+        self.error_text: str | None = None
+        self.malformed: str | None = None
+        self.ended = False
+        self.end_s = 0.0
+        self.events = 0
+        self.coalesced_reads = 0
+        self._api = api
+        self._parse = _PARSERS[api]
+        self._sse = sse.EventDecoder()
+        self._cumulative = cumulative
+        self._keep_event_texts = keep_event_texts
+        self._seen: dict[tuple[int, str], str] = {}
+        self._first_choice: int | None = None
+        self._texts: list[str] = []
+        self._running: bool | None = None  # does the server send running usage? unknown before its first choice
+        self._running_counts: dict[int, int] = {}  # highest completion_tokens by choice index
+        self._usage_with_finish = False  # the last running usage came with a finish reason: it is final
+        self._final_counts: list[int] = []
+        self._finished_choices: set[int] = set()
+        self._usage: Usage | None = None
+
+    @property
+    def text(self) -> str:
+        """Answer text of the first choice."""
+        return "".join(self._texts)
+
+    def feed(self, data: bytes, arrived_s: float) -> None:
+        """Take one read; the events that it completed arrived with it."""
+        before = len(self.arrivals_s)
+        for kind, payload in self._sse.feed(data):
+            if self.ended:
+                break
+            self._event(kind, payload, arrived_s)
+        if len(self.arrivals_s) - before > 1:
+            self.coalesced_reads += 1
+
+    def finish(self, arrived_s: float) -> None:
+        """End of the body; `arrived_s` is the arrival of its last bytes."""
+        for kind, payload in self._sse.finish():
+            if not self.ended:
+                self._event(kind, payload, arrived_s)
+
+    def feed_message(self, body: bytes) -> None:
+        """The whole JSON body of an answer that was not streamed: text and counts, but no token events."""
+        try:
+            chunk = payloads.chat_chunk(body) if self._api != "responses" else payloads.responses_message(body)
+        except payloads.NotJSON as error:
+            self.malformed = f"the answer is not JSON: {error}"
+            return
+        self.events += 1
+        self.error_text = chunk.error_text
+        self._usage = chunk.usage
+        for choice in chunk.choices or ():
+            self._finished_choices.add(choice.index or 0)
+            if self.finish_reason is None:
+                self.finish_reason = choice.finish_reason or "stop"
+                self._texts.append((choice.message.content if choice.message else choice.text) or "")
+        if chunk.usage and chunk.usage.completion_tokens is not None:
+            self._final_counts.append(chunk.usage.completion_tokens)
+
+    # ------------------------------------------------------------------ one event
+
+    def _event(self, kind: bytes, payload: bytes, arrived_s: float) -> None:
+        if payload == sse.DONE:
+            self._end(arrived_s)
+            return
+        if kind == b"error":
+            self._fail(_text_of_error(payload), arrived_s)
+            return
+        try:
+            chunk = self._parse(payload)
+        except payloads.NotJSON as error:
+            self.malformed = f"an event is not JSON: {error}"
+            self._end(arrived_s)
+            return
+        self.events += 1
+        if chunk.error_text is not None:
+            self._fail(chunk.error_text, arrived_s)
+            return
+        self._chunk(chunk, arrived_s)
+        if chunk.end:
+            self._end(arrived_s)
+
+    def _chunk(self, chunk: Chunk, arrived_s: float) -> None:
+        choices = chunk.choices
+        if not choices:
+            if chunk.usage is not None:
+                self._final_usage(chunk.usage)
+            return
+        channel, text = self._payload(choices[0])
+        for choice in choices[1:]:
+            more, more_text = self._payload(choice)
+            if more and channel != ANSWER:
+                channel, text = more, more_text
+        tokens = _told_tokens(chunk)
+        is_token = bool(channel or tokens)
+        if chunk.usage is not None or self._running is None:
+            grown = self._running_usage(chunk.usage, choices[0], is_token)
+            if grown is not None:
+                is_token = grown > 0
+                tokens = grown or None
+        if is_token:
+            self._token_event(channel, text, tokens, arrived_s)
+        elif channel == ANSWER and self.first_answer_s is None and self.arrivals_s:
+            self.first_answer_s = arrived_s  # text that the server had held back until now
+        for choice in choices:
+            if choice.finish_reason:
+                self._finish_choice(choice, arrived_s)
+
+    def _token_event(self, channel: str, text: str, tokens: int | None, arrived_s: float) -> None:
+        if channel == ANSWER and self.first_answer_s is None:
+            self.first_answer_s = arrived_s
+        self.arrivals_s.append(arrived_s)
+        self.counts.append(tokens)
+        self.channels.append(channel or (self.channels[-1] if self.channels else ANSWER))
+        if self._keep_event_texts:
+            self.event_texts.append(text)
+
+    def _payload(self, choice: Choice) -> tuple[str, str]:
+        """Channel and text of what the choice adds; ("", "") if it adds nothing."""
+        delta = choice.delta
+        text = choice.text if delta is None else delta.content
+        if text:
+            channel = ANSWER
+        elif delta is not None:
+            channel, text = _other_channel(delta)
+        else:
+            return "", ""
+        if self._cumulative and text:
+            key = (choice.index or 0, channel)
+            seen = self._seen.get(key, "")
+            self._seen[key] = text
+            if len(text) <= len(seen):
+                return "", ""
+            text = text[len(seen) :]
+        if channel == ANSWER:
+            if self._first_choice is None:
+                self._first_choice = choice.index
+            if choice.index == self._first_choice:
+                self._texts.append(text)
+        return channel, text
+
+    def _finish_choice(self, choice: Choice, arrived_s: float) -> None:
+        self._finished_choices.add(choice.index or 0)
+        if self.finish_reason is None or not choice.index:
+            self.finish_reason = choice.finish_reason
+        if choice.finish_reason in _FAILED_REASONS:
+            self._fail(f"finish_reason {choice.finish_reason}", arrived_s)
+
+    def _fail(self, text: str, arrived_s: float) -> None:
+        self.error_text = text or "error event without a message"
+        self._end(arrived_s)
+
+    def _end(self, arrived_s: float) -> None:
+        self.ended = True
+        self.end_s = arrived_s
+
+    # ------------------------------------------------------------------ token counts
+
+    def _running_usage(self, usage: Usage | None, choice: Choice, has_payload: bool) -> int | None:
+        """By how many tokens running usage grew with this event; None where the payload decides."""
+        count = usage.completion_tokens if usage is not None else None
+        if self._running is None:
+            # Usage that comes only with the finish is final, not running: then text makes the token events.
+            self._running = count is not None and (has_payload or not choice.finish_reason)
+        if usage is None or count is None:
+            return None
+        self._usage = usage
+        index = choice.index or 0
+        known = self._running_counts.get(index, 0)
+        self._running_counts[index] = max(known, count)
+        self._usage_with_finish = bool(choice.finish_reason)
+        if not self._running or (has_payload and count == 0):
+            return None
+        return max(0, count - known)
+
+    def _final_usage(self, usage: Usage) -> None:
+        self._usage = usage
+        if usage.completion_tokens is not None:
+            self._final_counts.append(usage.completion_tokens)
+
+    def token_count(self) -> TokenCount:
+        """The server's final count, else its last running one, else the number of token events."""
+        output: int | None
+        output, source = len(self.arrivals_s), ESTIMATED
+        if self._final_counts:
+            per_choice = len(self._final_counts) == len(self._finished_choices) > 1
+            output, source = (sum if per_choice else max)(self._final_counts), USAGE
+        elif self._running_counts:
+            output = sum(self._running_counts.values())
+            complete = self._usage_with_finish and self._finished_choices.issuperset(self._running_counts)
+            source = USAGE if complete else RUNNING_USAGE
+        elif self._api == "triton-generate" and self.counts and None not in self.counts:
+            output, source = sum(filter(None, self.counts)), USAGE
+        usage = self._usage or Usage()
+        if output == 0 and source == ESTIMATED:
+            return TokenCount(None, None, usage.prompt_tokens, None, None)
+        prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+        return TokenCount(
+            output,
+            source,
+            usage.prompt_tokens,
+            prompt.cached_tokens if prompt else None,
+            completion.reasoning_tokens if completion else None,
+        )
+
+    def event_counts(self) -> list[int | None]:
+        """Tokens per token event, all unknown where they contradict the server's own sum."""
+        if len(self._running_counts) > 1 and None not in self.counts:
+            output = self.token_count().output
+            if sum(filter(None, self.counts)) != output:
+                return [None] * len(self.counts)
+        return self.counts
+
+
+def _told_tokens(chunk: Chunk) -> int | None:
+    """Tokens in this event by what it says itself."""
+    if chunk.event_tokens is not None:
+        return chunk.event_tokens
+    counts = [len(choice.token_ids) for choice in chunk.choices or () if choice.token_ids]
+    return sum(counts) if counts else None
+
+
+def _other_channel(delta: Delta) -> tuple[str, str]:
+    if text := delta.reasoning or delta.reasoning_content:
+        return REASONING, text
+    if text := _tool_text(delta):
+        return TOOL_CALL, text
+    if delta.refusal:
+        return REFUSAL, delta.refusal
+    return "", ""
+
+
+def _tool_text(delta: Delta) -> str:
+    functions = [call.function for call in delta.tool_calls or ()]
+    functions.append(delta.function_call)
+    return "".join((function.name or "") + (function.arguments or "") for function in functions if function)
+
+
+def _text_of_error(payload: bytes) -> str:
+    try:
+        return payloads.error_message(payloads.decode_any(payload))
+    except payloads.NotJSON:
+        return payload.decode("utf-8", "replace")
