@@ -1,0 +1,138 @@
+"""The data behind the charts: plain lists, thinned so that a page stays small however long the run was.
+
+How a chart looks is left to `analysis/html/report.js`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import metrics, schema, windows
+from analysis.metrics import Floats
+from analysis.runs import Run
+from analysis.summary import LevelSummary, RunSummary
+from analysis.windows import Mask
+
+ECDF_POINTS = 240
+TIMELINE_TICKS = 400
+LEAST_MS = 0.01  # zero has no place on a logarithmic axis
+
+
+def charts(run: Run, summary: RunSummary) -> dict[str, Any]:
+    """Everything that the page's charts draw."""
+    levels = {level.number: level for level in windows.levels(run)}
+    masks = {number: windows.measured(run, level) for number, level in levels.items()}
+    return {
+        "levels": [level_point(level) for level in summary.levels],
+        "ecdf": {str(level.level): distributions(run, masks[level.level]) for level in summary.levels},
+        "timelines": {str(level.level): timelines(run, masks[level.level]) for level in summary.levels},
+        "windows": [window_points(level) for level in summary.levels if level.windows],
+    }
+
+
+def level_point(level: LevelSummary) -> dict[str, Any]:
+    """The figures of a level that appear in charts by level."""
+    stats = {
+        name: {part: getattr(values, part) for part in ("n", "mean", "p50", "p90", "p95", "p99")}
+        for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
+        for values in [getattr(level.latencies, name)]
+    }
+    counts = {outcome: getattr(level.counts, outcome) for outcome in schema.OUTCOMES}
+    return (
+        stats
+        | counts
+        | {
+            "level": level.level,
+            "label": level.label,
+            "achieved": level.achieved_concurrency,
+            "output_tok_s": level.output_tok_s,
+            "tok_s_per_user": level.tok_s_per_user,
+            "slo_attainment": level.slo_attainment,
+            "meets_slo": level.meets_slo,
+            "verdict": level.verdict.status,
+        }
+    )
+
+
+def distributions(run: Run, mask: Mask) -> Mapping[str, list[list[float]]]:
+    """ECDF points [ms, share] of each latency metric."""
+    good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
+    requests = run.requests[good]
+    return {
+        "ttft_ms": ecdf(np.asarray(metrics.ttft_ms(requests))),
+        "tpot_ms": ecdf(np.asarray(metrics.tpot_ms(requests))),
+        "itl_ms": ecdf(metrics.itl_ms(run.tokens, good)),
+        "e2e_ms": ecdf(np.asarray(metrics.e2e_ms(requests))),
+    }
+
+
+def ecdf(values: Floats) -> list[list[float]]:
+    """At most `ECDF_POINTS` points of the empirical distribution; the slowest values are all kept."""
+    ordered = np.sort(values[np.isfinite(values) & (values >= 0)])
+    count = len(ordered)
+    if not count:
+        return []
+    spread = np.linspace(0, count - 1, ECDF_POINTS * 3 // 4).round()
+    tail = count - 1 - np.unique(np.geomspace(1, count, ECDF_POINTS // 4).round() - 1)
+    chosen = np.unique(np.concatenate([spread, tail])).astype(int)
+    return [[round(max(float(ordered[i]), LEAST_MS), 3), round((i + 1) / count, 6)] for i in chosen]
+
+
+def timelines(run: Run, mask: Mask) -> list[dict[str, Any]]:
+    """The median, the p99 and the slowest successful request of a level, by end-to-end latency."""
+    good = (
+        mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy() & run.requests["last_token_ms"].notna().to_numpy()
+    )
+    rows = np.flatnonzero(good)
+    if not len(rows):
+        return []
+    e2e = run.requests["e2e_ms"].to_numpy()[rows]
+    ordered = rows[np.argsort(e2e, kind="stable")]
+    ranks = {"median": 50.0, "p99": 99.0, "slowest": 100.0}
+    chosen = {name: int(ordered[max(int(np.ceil(rank / 100 * len(ordered))), 1) - 1]) for name, rank in ranks.items()}
+    return [timeline(run, name, row) for name, row in chosen.items()]
+
+
+def timeline(run: Run, name: str, row: int) -> dict[str, Any]:
+    """One request: its instants since sent, and the arrivals of its tokens."""
+    request = run.requests.iloc[row]
+    arrivals = run.tokens["arrival_ms"].to_numpy()[_rows_of(run.tokens, row)]
+    step = max(1, -(-len(arrivals) // TIMELINE_TICKS))
+    return {
+        "name": name,
+        "request_id": str(request["request_id"]),
+        "queue_ms": _absent(request["started_ms"] - request["planned_ms"]),
+        "connect_ms": _absent(request["connect_ms"]),
+        "first_ms": _absent(request["first_token_ms"]),
+        "last_ms": _absent(request["last_token_ms"]),
+        "e2e_ms": _absent(request["e2e_ms"]),
+        "input_tokens": _absent(request["input_tokens"]),
+        "output_tokens": _absent(request["output_tokens"]),
+        "length_class": None if pd.isna(request["length_class"]) else str(request["length_class"]),
+        "arrivals_ms": [round(float(arrival), 2) for arrival in arrivals[::step]],
+    }
+
+
+def window_points(level: LevelSummary) -> dict[str, Any]:
+    """Figures of the slices of a long level, by minutes since its measure phase began."""
+    return {
+        "label": level.label,
+        "minutes": [round((part.start_unix_s - level.window.start_unix_s) / 60, 3) for part in level.windows],
+        "ttft_p50": [part.ttft_ms.p50 for part in level.windows],
+        "ttft_p95": [part.ttft_ms.p95 for part in level.windows],
+        "tpot_p50": [part.tpot_ms.p50 for part in level.windows],
+        "tpot_p95": [part.tpot_ms.p95 for part in level.windows],
+        "output_tok_s": [part.output_tok_s for part in level.windows],
+        "failures": [part.counts.failure for part in level.windows],
+    }
+
+
+def _rows_of(tokens: pd.DataFrame, row: int) -> slice:
+    code = metrics.codes(tokens)  # sorted by request
+    return slice(int(np.searchsorted(code, row, "left")), int(np.searchsorted(code, row, "right")))
+
+
+def _absent(value: Any) -> float | None:
+    return None if pd.isna(value) else round(float(value), 3)

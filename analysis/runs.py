@@ -1,0 +1,186 @@
+"""Reads a run folder into DataFrames: `analysis.load("runs/...")`.
+
+Every column of `analysis.schema` is there, absent where the file lacks it. Numbers are float64 with NaN for an
+absent value; `tokens.request_id` is categorical and its codes are the row numbers in `requests`. Rows that are
+damaged or repeated, and durations that can not be true, are refused and counted. Computes no metric.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import schema
+from analysis.tables import Damage, RunError, empty, read_chunks, read_table
+
+# Instants of a request since it was sent: none can be negative, infinite or later than the run's end.
+DURATIONS = ("connect_ms", "headers_ms", "first_token_ms", "first_answer_ms", "last_token_ms", "e2e_ms")
+COUNTS = ("token_events", "first_event_tokens", "output_tokens", "input_tokens", "cached_tokens", "reasoning_tokens")
+CLOCK_SLACK_S = 60.0  # a request may end a little after the run's end was noted
+EARLIEST_UNIX_S = 1e9  # anything before is a monotonic reading or a missing stamp, not a wall clock time
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run folder as read."""
+
+    path: Path
+    info: dict[str, Any]
+    requests: pd.DataFrame
+    tokens: pd.DataFrame
+    levels: pd.DataFrame
+    health: pd.DataFrame
+    damages: tuple[Damage, ...]
+    invalid: dict[str, int]
+    duplicates: int
+    orphan_tokens: int
+
+    @property
+    def name(self) -> str:
+        """Name of the run, by its folder where run.json does not tell."""
+        return str(self.info.get("name") or self.path.name)
+
+
+def find_run(name: str | Path, runs: Path = Path("runs")) -> Path:
+    """The folder of a run, given as a path, as a name under `runs/` or as "latest"."""
+    if str(name) == "latest":
+        folders = [folder for folder in sorted(runs.glob("*")) if (folder / schema.REQUESTS_FILE).exists()]
+        if not folders:
+            raise RunError(f"{runs}/: no run yet; start one, or name a run folder")
+        return folders[-1]
+    for folder in (Path(name), runs / name):
+        if folder.is_dir():
+            return folder
+    raise RunError(f"{name}: no such run folder; give its path, its name under {runs}/, or latest")
+
+
+def load(run_dir: str | Path) -> Run:
+    """Read a run folder. Only requests.csv has to be there."""
+    path = find_run(run_dir)
+    damages: list[Damage] = []
+    info = _read_info(path / schema.RUN_FILE, damages)
+    if not (path / schema.REQUESTS_FILE).exists():
+        raise RunError(f"{path}: holds no {schema.REQUESTS_FILE}; is it a run folder?")
+    requests = _table(path, schema.REQUESTS_FILE, ("request_id", "outcome"), damages)
+    requests, duplicates = _without_duplicates(requests)
+    tokens, orphans = _read_tokens(path, requests, damages)
+    levels = _table(path, schema.LEVELS_FILE, ("level",), damages)
+    invalid = refuse_invalid(requests, _run_seconds(info))
+    return Run(
+        path=path,
+        info=info,
+        requests=requests,
+        tokens=tokens,
+        levels=levels,
+        health=_table(path, schema.HEALTH_FILE, ("unix_s",), damages),
+        damages=tuple(damages),
+        invalid=invalid,
+        duplicates=duplicates,
+        orphan_tokens=orphans,
+    )
+
+
+def refuse_invalid(requests: pd.DataFrame, run_s: float = math.inf) -> dict[str, int]:
+    """Blank values that can not be true (negative, infinite, longer than the run) and count them by column."""
+    invalid: dict[str, int] = {}
+
+    def blank(name: str, wrong: pd.Series) -> None:
+        if count := int(wrong.sum()):
+            requests.loc[wrong, name] = np.nan
+            invalid[name] = count
+
+    for name in DURATIONS:
+        blank(name, (requests[name] < 0) | np.isinf(requests[name]) | (requests[name] > (run_s + CLOCK_SLACK_S) * 1000))
+    for name in COUNTS:
+        blank(name, (requests[name] < 0) | np.isinf(requests[name]))
+    blank("sent_unix_s", (requests["sent_unix_s"] < EARLIEST_UNIX_S) | np.isinf(requests["sent_unix_s"]))
+    blank("last_token_ms", requests["last_token_ms"] < requests["first_token_ms"])
+    return invalid
+
+
+def _read_info(path: Path, damages: list[Damage]) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        info = json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        damages.append(
+            Damage(path.name, getattr(error, "lineno", 1), "not readable as JSON; the run may have been killed")
+        )
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def _run_seconds(info: dict[str, Any]) -> float:
+    start, end = info.get("started_unix_s"), info.get("ended_unix_s")
+    if isinstance(start, (int, float)) and isinstance(end, (int, float)) and end > start:
+        return float(end - start)
+    return math.inf
+
+
+def _table(path: Path, file: str, required: tuple[str, ...], damages: list[Damage]) -> pd.DataFrame:
+    if not (path / file).exists() or not (path / file).stat().st_size:
+        return empty(schema.COLUMNS[file])
+    frame, refused = read_table(path / file, schema.COLUMNS[file], required)
+    damages += refused
+    return frame
+
+
+def _without_duplicates(requests: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    repeated = requests["request_id"].duplicated()
+    if not repeated.any():
+        return requests, 0
+    return requests[~repeated].reset_index(drop=True), int(repeated.sum())
+
+
+def _read_tokens(path: Path, requests: pd.DataFrame, damages: list[Damage]) -> tuple[pd.DataFrame, int]:
+    """Token rows in small types, ordered by request and index, each (request, index) once."""
+    ids = pd.Index(requests["request_id"])
+    file = path / schema.TOKENS_FILE
+    parts: list[tuple[np.ndarray, ...]] = []
+    if file.exists() and file.stat().st_size:
+        parts, refused = read_chunks(
+            file, schema.TOKEN_COLUMNS, ("request_id", "index", "arrival_ms"), lambda frame: _compact(frame, ids)
+        )
+        damages += refused
+    if not parts:
+        parts = [_compact(empty(schema.TOKEN_COLUMNS), ids)]
+    code, index, arrival, tokens, channel = (np.concatenate(column) for column in zip(*parts, strict=True))
+    parts.clear()
+    known = code >= 0
+    orphans = int((~known).sum())
+    order = np.lexsort((index, code))
+    order = order[known[order]]
+    repeated = np.zeros(len(order), dtype=bool)
+    repeated[1:] = (np.diff(code[order]) == 0) & (np.diff(index[order]) == 0)
+    order = order[~repeated]
+    frame = pd.DataFrame(
+        {
+            "request_id": pd.Categorical.from_codes(code[order], categories=ids),
+            "index": index[order],
+            "arrival_ms": arrival[order],
+            "tokens": tokens[order],
+            "channel": pd.Categorical.from_codes(channel[order], categories=pd.Index(schema.CHANNELS)),
+        }
+    )
+    return frame, orphans
+
+
+def _compact(frame: pd.DataFrame, ids: pd.Index) -> tuple[np.ndarray, ...]:
+    """A chunk of token rows as arrays: a request is its row number, -1 when requests.csv lacks it."""
+    names = frame["request_id"].astype("category")
+    rows = ids.get_indexer(names.cat.categories)
+    bad = ~np.isfinite(frame["arrival_ms"].to_numpy()) | frame["index"].isna().to_numpy()
+    codes = np.where(bad | (names.cat.codes == -1), -1, rows.take(names.cat.codes) if len(rows) else -1)
+    channel = pd.Categorical(frame["channel"], categories=list(schema.CHANNELS)).codes
+    return (
+        codes.astype(np.int32),
+        frame["index"].fillna(-1).to_numpy().astype(np.int32),
+        frame["arrival_ms"].to_numpy(),
+        frame["tokens"].to_numpy().astype(np.float32),
+        channel.astype(np.int8),
+    )

@@ -1,0 +1,139 @@
+"""The shape of a summarised run: a `RunSummary` with a `LevelSummary` for each level. Data only.
+
+Everything a report shows is here; how it is computed is left to `analysis.figures`, how it looks to the reports.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+from analysis.metrics import Stats
+from analysis.slo import Slo
+from analysis.validity import Verdict
+from analysis.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """The latency metrics of a group of requests, in ms (see `analysis.metrics`)."""
+
+    ttft_ms: Stats
+    ttft_from_plan_ms: Stats
+    first_answer_ms: Stats
+    tpot_ms: Stats
+    itl_ms: Stats
+    e2e_ms: Stats
+    queue_ms: Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of the started requests; the four outcomes sum up to `started`."""
+
+    started: int
+    success: int
+    failure: int
+    empty: int
+    cut_off: int
+    failures: dict[str, int]  # by error class, most frequent first
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """The measured requests of one length class of a level."""
+
+    name: str
+    counts: Counts
+    latencies: Latencies
+    input_tokens_requested: float | None  # means
+    input_tokens: float | None
+    output_tokens_requested: float | None
+    output_tokens: float | None
+    slo_attainment: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSummary:
+    """A slice of a long level, for drift."""
+
+    start_unix_s: float
+    seconds: float
+    counts: Counts
+    ttft_ms: Stats
+    tpot_ms: Stats
+    e2e_ms: Stats
+    output_tok_s: float | None
+    slo_attainment: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSummary:
+    """One level: load, outcomes, latencies, rates, SLO and verdict."""
+
+    level: int
+    mode: str
+    requested: float | None
+    achieved_concurrency: float | None
+    users: int | None
+    window: Window
+    window_s: float | None
+    verdict: Verdict
+    counts: Counts
+    latencies: Latencies
+    output_tok_s: float | None
+    total_tok_s: float | None
+    requests_s: float | None
+    tok_s_per_user: float | None  # 1000 / mean TPOT
+    time_to_1000_tokens_ms: float | None
+    tokens_per_event: float | None
+    slo_attainment: float | None
+    meets_slo: bool | None
+    goodput_requests_s: float | None
+    classes: tuple[ClassSummary, ...]
+    windows: tuple[WindowSummary, ...]
+
+    @property
+    def label(self) -> str:
+        """How a reader names the level: its requested concurrency."""
+        return f"{self.requested:g}" if self.requested is not None else f"level {self.level}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """Everything a report shows of one run."""
+
+    schema_version: int
+    run_id: str
+    name: str
+    folder: str
+    started: str | None
+    ended: str | None
+    duration_s: float | None
+    info: dict[str, Any]
+    slo: Slo | None
+    verdict: Verdict
+    answer: str
+    best_level: int | None
+    chunked: bool  # events carry several tokens: ITL is an inter-chunk latency
+    spread_tokens: bool
+    counts: Counts  # all requests of the run, whatever their phase
+    errors: tuple[tuple[str, str, int], ...]  # class, text, count; most frequent first
+    damages: tuple[str, ...]
+    invalid: dict[str, int]
+    levels: tuple[LevelSummary, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionaries and lists for JSON; an absent value is None, never NaN."""
+        cleaned: dict[str, Any] = _without_nan(asdict(self))
+        return cleaned
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value

@@ -1,0 +1,207 @@
+"""Can the numbers of a level be believed? A verdict with its reasons and what to do about each.
+
+`client-bound`: the load generator, not the engine, set the numbers. `suspect`: something stands against them.
+`valid`: nothing found. Notes are worth knowing and do not change the verdict.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from analysis import metrics, schema
+from analysis.runs import Run
+from analysis.windows import Level
+
+Status = Literal["valid", "suspect", "client-bound"]
+Severity = Literal["note", "suspect", "client-bound"]
+ORDER = ("valid", "note", "suspect", "client-bound")
+
+ACHIEVED_SHARE = 0.95  # of the requested concurrency
+CPU_SUSPECT, CPU_BOUND = 75.0, 90.0  # percent of one core: one process is one Python thread
+LAG_MS, LAG_SHARE = 50.0, 0.05  # a worker-second with more lag is a late one; more than this share is too many
+LAG_PEAK_MS = 200.0
+COALESCED_SHARE = 0.2
+FAILED_SHARE = 0.05
+EARLY_STOP_SHARE = 0.01
+BURST_SHARE = 0.05
+CACHED_SHARE = 0.01
+LENGTH_SHARE = 0.02
+CLOCK_UNCERTAINTY_MS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One finding: how much it weighs, what was found and what to do."""
+
+    severity: Severity
+    text: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What stands above the headline."""
+
+    status: Status
+    reasons: tuple[Reason, ...]
+
+
+def verdict(reasons: Iterable[Reason]) -> Verdict:
+    """The worst reason decides; the reasons stand in that order."""
+    ordered = tuple(sorted(reasons, key=lambda reason: -ORDER.index(reason.severity)))
+    worst = ordered[0].severity if ordered else "note"
+    return Verdict("valid" if worst == "note" else worst, ordered)
+
+
+def judge_level(run: Run, level: Level, requests: pd.DataFrame, achieved: float | None) -> Verdict:
+    """Verdict on one level from its measured requests and the workers' health in its window."""
+    good = requests[requests["outcome"] == schema.SUCCESS]
+    workload = run.info.get("scenario", {}).get("workload") or {}
+    return verdict(
+        [
+            *_load(level, achieved),
+            *_outcomes(requests, good),
+            *_client(run, level, requests),
+            *_tokens(good, bool(workload.get("ignore_eos"))),
+            *_prompts(good),
+            *_enough(good),
+        ]
+    )
+
+
+def judge_run(run: Run, levels: Iterable[Verdict]) -> Verdict:
+    """Verdict on the run: its own faults, and the worst of its levels."""
+    reasons = [*_records(run), *_workers(run.info), *_warm_up(run.info)]
+    statuses = [level.status for level in levels]
+    for status in ("client-bound", "suspect"):
+        if count := statuses.count(status):
+            text = f"{count} of {len(statuses)} levels {'is' if count == 1 else 'are'} {status}"
+            reasons.append(Reason(status, text, "see the reasons at each level"))
+    return verdict(reasons)
+
+
+def _load(level: Level, achieved: float | None) -> Iterable[Reason]:
+    if achieved is None:
+        yield Reason("suspect", "the measure phase never began", "let the run reach its measure phase")
+    elif level.requested and level.mode == "concurrency" and achieved < ACHIEVED_SHARE * level.requested:
+        yield Reason(
+            "suspect",
+            f"concurrency {level.requested:g} requested, {achieved:.1f} achieved",
+            "look for failures, waiting between requests or a measure phase shorter than one request",
+        )
+    if not level.complete:
+        yield Reason("suspect", "stopped before the last measured request had ended", "let the level run to its end")
+    if level.derived:
+        yield Reason(
+            "note", "levels.csv does not hold this level; its window is derived", "keep levels.csv with the run"
+        )
+
+
+def _outcomes(requests: pd.DataFrame, good: pd.DataFrame) -> Iterable[Reason]:
+    if not len(requests):
+        yield Reason("suspect", "no request was sent in the measure phase", "measure for longer")
+        return
+    lost = 1 - len(good) / len(requests)
+    if lost >= FAILED_SHARE:
+        text = f"{lost:.1%} of requests gave no complete answer; latencies are those of the rest"
+        yield Reason("suspect", text, "see the errors; lower the load or raise the limits of the engine")
+
+
+def _client(run: Run, level: Level, requests: pd.DataFrame) -> Iterable[Reason]:
+    inside = run.health[level.window.holds(run.health["unix_s"].to_numpy())]
+    if len(inside):
+        cpu = inside.groupby("worker")["cpu_percent"].mean().max()
+        if cpu >= CPU_SUSPECT:
+            severity: Severity = "client-bound" if cpu >= CPU_BOUND else "suspect"
+            yield Reason(
+                severity, f"a worker used {cpu:.0f} % of its core", "use more workers (--processes, or machines)"
+            )
+        lag = inside["hub_lag_ms"].dropna()
+        late = float((lag > LAG_MS).mean()) if len(lag) else 0.0
+        if late > LAG_SHARE or (len(lag) and lag.max() > LAG_PEAK_MS):
+            severity = "client-bound" if late > LAG_SHARE else "suspect"
+            text = f"workers' event loops were up to {lag.max():.0f} ms late ({late:.0%} of seconds over {LAG_MS:g} ms)"
+            yield Reason(severity, text, "use more workers; take other programs off the load machine")
+    reads, coalesced = requests["reads"].sum(), requests["coalesced_reads"].sum()
+    if reads and coalesced / reads > COALESCED_SHARE:
+        text = f"{coalesced / reads:.0%} of reads held several segments under one stamp"
+        yield Reason("suspect", text, "gaps between tokens are coarse: use more workers")
+
+
+def _tokens(good: pd.DataFrame, ignore_eos: bool) -> Iterable[Reason]:
+    if not len(good):
+        return
+    estimated = float((good["output_tokens_source"] == schema.ESTIMATED).mean())
+    if estimated:
+        text = f"output tokens of {estimated:.0%} of answers are estimated from events"
+        yield Reason("suspect", text, "let the server send usage, or configure a tokenizer")
+    early = float((good["output_tokens"] < good["output_tokens_requested"]).mean())
+    if ignore_eos and early > EARLY_STOP_SHARE:
+        text = f"{early:.0%} of answers are shorter than asked for although the end token is to be ignored"
+        yield Reason("suspect", text, "the engine may not know ignore_eos: lengths differ between runs")
+    several = good[good["output_tokens"] >= 2]
+    burst = several["token_events"].le(1) | (several["last_token_ms"] - several["first_token_ms"]).le(0)
+    if len(several) and burst.mean() > BURST_SHARE:
+        text = f"{burst.mean():.0%} of answers came in one burst: no time between their tokens"
+        yield Reason("suspect", text, "a proxy may buffer the stream, or streaming is off")
+
+
+def _prompts(good: pd.DataFrame) -> Iterable[Reason]:
+    cached, total = good["cached_tokens"].sum(), good["input_tokens"].sum()
+    if total and cached / total > CACHED_SHARE:
+        text = f"{cached / total:.0%} of prompt tokens came from the prefix cache"
+        yield Reason("suspect", text, "TTFT is that of a warm cache; make prompts unique or switch the cache off")
+    both = good[good["input_tokens"].notna() & (good["input_tokens_requested"] > 0)]
+    if len(both):
+        off = both["input_tokens"].sum() / both["input_tokens_requested"].sum() - 1
+        if abs(off) > LENGTH_SHARE:
+            text = f"prompts are {abs(off):.0%} {'longer' if off > 0 else 'shorter'} by the server's count than planned"
+            yield Reason("suspect", text, "calibrate the prompt length to the server's tokenizer and chat template")
+
+
+def _enough(good: pd.DataFrame) -> Iterable[Reason]:
+    few = [f"p{p}" for p in metrics.PERCENTILES if len(good) < metrics.ENOUGH[p]]
+    if len(good) and few:
+        text = f"{len(good)} successful requests are too few for {', '.join(few)}"
+        yield Reason("note", text, f"measure at least {metrics.ENOUGH[99]} requests for p99")
+
+
+def _records(run: Run) -> Iterable[Reason]:
+    if run.damages:
+        first = run.damages[0]
+        text = f"{len(run.damages)} damaged rows left out (first: {first.file} line {first.line}: {first.reason})"
+        yield Reason("suspect", text, "the run may have been killed; see the list")
+    if run.invalid:
+        counts = ", ".join(f"{count} {name}" for name, count in run.invalid.items())
+        yield Reason("suspect", f"impossible values refused: {counts}", "look for a clock step or a missing stamp")
+    if run.duplicates:
+        yield Reason("note", f"{run.duplicates} repeated rows counted once", "nothing to do")
+    if run.orphan_tokens:
+        text = f"{run.orphan_tokens} token rows belong to no recorded request"
+        yield Reason("suspect", text, "records were lost on their way to the master")
+    reconciled = run.info.get("reconciliation") or {}
+    if reconciled.get("missing"):
+        text = f"{reconciled['missing']} of {reconciled.get('started', '?')} started requests have no record"
+        yield Reason("suspect", text, "a worker or its connection was lost; run again")
+
+
+def _workers(info: Mapping[str, Any]) -> Iterable[Reason]:
+    workers = info.get("workers") or []
+    lost = [worker for worker in workers if worker.get("lost")]
+    if lost:
+        names = ", ".join(str(worker.get("client_id") or worker.get("worker")) for worker in lost)
+        yield Reason(
+            "suspect", f"workers lost during the run: {names}", "its users were missing from then on; run again"
+        )
+    unsure = max((worker.get("clock_uncertainty_ms") or 0.0 for worker in workers), default=0.0)
+    if unsure > CLOCK_UNCERTAINTY_MS:
+        text = f"clocks of the workers are known to within {unsure:.0f} ms only"
+        yield Reason("note", text, "windows are that unsure; durations are not touched")
+
+
+def _warm_up(info: Mapping[str, Any]) -> Iterable[Reason]:
+    load = info.get("scenario", {}).get("load")
+    if load and not load.get("warmup_s") and not load.get("warmup_requests"):
+        yield Reason("note", "no warm-up configured", "set load.warmup_s: first requests meet cold caches")

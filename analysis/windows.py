@@ -1,0 +1,183 @@
+"""Levels and their measure windows: which requests and tokens count where.
+
+Rates are over the window: what arrived inside [start, end) / its length, whichever request or phase it belongs to.
+"""
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis import metrics, schema
+from analysis.metrics import Floats
+from analysis.runs import Run
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of wall clock time, [start, end), on the master's clock."""
+
+    start_unix_s: float
+    end_unix_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length; NaN when it never began."""
+        return self.end_unix_s - self.start_unix_s if self.end_unix_s > self.start_unix_s else math.nan
+
+    def holds(self, unix_s: Floats) -> Mask:
+        """Which instants lie inside."""
+        inside: Mask = (unix_s >= self.start_unix_s) & (unix_s < self.end_unix_s)
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the load with its phases, as levels.csv has it."""
+
+    number: int
+    mode: str
+    requested: float | None
+    users: int | None
+    workers: int | None
+    window: Window
+    ramp_start_unix_s: float
+    warmup_start_unix_s: float
+    tail_end_unix_s: float
+    complete: bool
+    derived: bool  # levels.csv lacks it: the window is what the measured requests span
+
+
+def levels(run: Run) -> list[Level]:
+    """The levels of a run in their order; those that only the requests know are derived from them."""
+    known = {level.number: level for level in map(_level, run.levels.to_dict("records")) if level}
+    for number in sorted(set(run.requests["level"].dropna().astype(int)) - set(known)):
+        known[number] = _derived(run.requests, number)
+    if not known and len(run.requests):
+        known[1] = _derived(run.requests, None)
+    return [known[number] for number in sorted(known)]
+
+
+def measured(run: Run, level: Level) -> Mask:
+    """Requests that count for a level: sent inside its measure phase."""
+    requests = run.requests
+    if requests["level"].isna().all():
+        return np.ones(len(requests), dtype=bool)
+    mask: Mask = ((requests["level"] == level.number) & (requests["phase"] == schema.MEASURE)).to_numpy()
+    return mask
+
+
+def sent_unix_s(requests: pd.DataFrame) -> Floats:
+    """When each request was sent."""
+    return np.asarray(requests["sent_unix_s"], dtype=np.float64)
+
+
+def ended_unix_s(requests: pd.DataFrame) -> Floats:
+    """When each request ended; of one without an end, its last sign of life."""
+    last = requests["e2e_ms"].fillna(requests["last_token_ms"]).fillna(requests["first_token_ms"]).fillna(0.0)
+    return np.asarray(requests["sent_unix_s"] + last / 1000, dtype=np.float64)
+
+
+def achieved_concurrency(requests: pd.DataFrame, window: Window) -> float | None:
+    """Requests in flight, averaged over the time of the window: sum of their overlaps with it / its length."""
+    if math.isnan(window.seconds):
+        return None
+    start = np.maximum(sent_unix_s(requests), window.start_unix_s)
+    end = np.minimum(ended_unix_s(requests), window.end_unix_s)
+    return float(np.nansum(np.maximum(end - start, 0)) / window.seconds)
+
+
+def arrived_unix_s(run: Run) -> Floats:
+    """When each token event arrived."""
+    return np.asarray(sent_unix_s(run.requests)[metrics.codes(run.tokens)] + run.tokens["arrival_ms"] / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFlow:
+    """Token events of requests that count for throughput: when they arrived and how many tokens they stand for.
+
+    Success and cut_off count, in any phase; output of failed requests does not.
+    """
+
+    unix_s: Floats
+    tokens: Floats
+    spread: bool  # no token rows: each request's tokens were spread evenly from its first to its last token
+
+    def in_window(self, window: Window) -> float:
+        """Tokens that arrived inside the window."""
+        return float(self.tokens[window.holds(self.unix_s)].sum())
+
+
+def token_flow(run: Run) -> TokenFlow:
+    """The token events of a run that count for throughput."""
+    counts = run.requests["outcome"].isin([schema.SUCCESS, schema.CUT_OFF]).to_numpy()
+    if not len(run.tokens):
+        return _spread_flow(run.requests[counts])
+    weights = metrics.event_weights(run.tokens, run.requests)
+    chosen = counts[metrics.codes(run.tokens)]
+    arrived = arrived_unix_s(run)
+    if chosen.all():
+        return TokenFlow(arrived, weights, spread=False)
+    return TokenFlow(arrived[chosen], weights[chosen], spread=False)
+
+
+def _spread_flow(requests: pd.DataFrame) -> TokenFlow:
+    known = requests[(requests["output_tokens"] >= 1) & requests["first_token_ms"].notna()]
+    counts = known["output_tokens"].astype(int).to_numpy()
+    first = sent_unix_s(known) + known["first_token_ms"].to_numpy() / 1000
+    last = sent_unix_s(known) + known["last_token_ms"].fillna(known["first_token_ms"]).to_numpy() / 1000
+    step = (last - first) / np.maximum(counts - 1, 1)
+    position = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    unix_s = np.repeat(first, counts) + position * np.repeat(step, counts)
+    return TokenFlow(unix_s, np.ones(len(unix_s)), spread=True)
+
+
+def _level(row: Mapping[Hashable, Any]) -> Level | None:
+    number = _float(row["level"])
+    if math.isnan(number):
+        return None
+    return Level(
+        number=int(number),
+        mode=str(row["mode"]) if isinstance(row["mode"], str) else "concurrency",
+        requested=_or_none(row["requested"]),
+        users=_int_or_none(row["users"]),
+        workers=_int_or_none(row["workers"]),
+        window=Window(_float(row["measure_start_unix_s"]), _float(row["measure_end_unix_s"])),
+        ramp_start_unix_s=_float(row["ramp_start_unix_s"]),
+        warmup_start_unix_s=_float(row["warmup_start_unix_s"]),
+        tail_end_unix_s=_float(row["tail_end_unix_s"]),
+        complete=row["complete"] is not False,
+        derived=False,
+    )
+
+
+def _derived(requests: pd.DataFrame, number: int | None) -> Level:
+    mine = (
+        requests if number is None else requests[(requests["level"] == number) & (requests["phase"] == schema.MEASURE)]
+    )
+    start = float(mine["sent_unix_s"].min()) if len(mine) else math.nan
+    end = float(np.nanmax(ended_unix_s(mine))) if mine["sent_unix_s"].notna().any() else math.nan
+    nan = math.nan
+    return Level(
+        number or 1, "concurrency", None, None, None, Window(start, end), nan, nan, end, complete=True, derived=True
+    )
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else math.nan
+
+
+def _or_none(value: object) -> float | None:
+    number = _float(value)
+    return None if math.isnan(number) else number
+
+
+def _int_or_none(value: object) -> int | None:
+    number = _float(value)
+    return None if math.isnan(number) else int(number)
