@@ -8,12 +8,14 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,26 @@ class Engine:
     def get(self, path: str) -> str:
         with urllib.request.urlopen(self.url + path, timeout=5) as response:
             return response.read().decode()
+
+    def chat(self, **options: Any) -> tuple[str, dict[str, Any]]:
+        """Text and usage of one streamed chat, read with the standard library alone."""
+        body = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+            "temperature": 0,
+            "stream_options": {"include_usage": True},
+            **options,
+        }
+        request = urllib.request.Request(
+            self.url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as response:
+            lines = [line.removeprefix(b"data:").strip() for line in response if line.startswith(b"data:")]
+        assert lines[-1] == b"[DONE]"
+        events = [json.loads(line) for line in lines[:-1]]
+        text = "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
+        return text, events[-1]["usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +114,25 @@ def dynamo(engines_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
             return servers[prefill_ms, decode_ms]
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def drive() -> Callable[..., list[dict[str, Any]]]:
+    """Requests to an engine by the load test's client, in a process that gevent has patched (this one is not)."""
+
+    def send(engine: Engine, **job: Any) -> list[dict[str, Any]]:
+        arguments = json.dumps({"url": engine.url, "model": engine.model, **job})
+        sent = subprocess.run(
+            [sys.executable, "-m", "tests.engines.drive", arguments],
+            cwd=HERE.parents[1],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert sent.returncode == 0, sent.stderr
+        return [json.loads(line) for line in sent.stdout.splitlines()]
+
+    return send
 
 
 @contextmanager

@@ -1,28 +1,6 @@
 """The engines themselves, seen with the standard library alone: what the other tests here rest on."""
 
-import json
-import urllib.request
 from pathlib import Path
-
-
-def stream(engine, **options):
-    body = {
-        "model": engine.model,
-        "messages": [{"role": "user", "content": "hi"}],
-        "stream": True,
-        "temperature": 0,
-        "stream_options": {"include_usage": True},
-        **options,
-    }
-    request = urllib.request.Request(
-        engine.url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=20) as response:
-        lines = [line.removeprefix(b"data:").strip() for line in response if line.startswith(b"data:")]
-    assert lines[-1] == b"[DONE]"
-    events = [json.loads(line) for line in lines[:-1]]
-    text = "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
-    return text, events[-1]["usage"]
 
 
 def listening_addresses(pid):
@@ -36,13 +14,13 @@ def listening_addresses(pid):
 
 
 def test_llamacpp_says_what_the_known_model_must_say(llamacpp, known_answer):
-    text, usage = stream(llamacpp, max_tokens=64)
+    text, usage = llamacpp.chat(max_tokens=64)
     assert text == known_answer.text
     assert usage["completion_tokens"] == known_answer.completion_tokens == 20
 
 
 def test_dynamo_generates_as_many_tokens_as_asked(dynamo):
-    _, usage = stream(dynamo(50, 10), max_tokens=12, ignore_eos=True)
+    _, usage = dynamo(50, 10).chat(max_tokens=12, ignore_eos=True)
     assert usage["completion_tokens"] == 12
 
 
