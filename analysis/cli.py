@@ -55,7 +55,7 @@ def report(
 
 
 def _print_or_write(summary: RunSummary, wanted: list[str], out: Path | None) -> None:
-    if not wanted:
+    if not wanted or out is not None:  # standard output is not taken by another form
         text.print_summary(summary)
     for name in wanted:
         rendered = PRINTED[name](summary)

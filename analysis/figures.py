@@ -4,7 +4,7 @@ Latency statistics are over the successful measured requests; rates are over the
 """
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 import numpy as np
 import pandas as pd
@@ -65,11 +65,11 @@ def answer(levels: tuple[LevelSummary, ...], best: LevelSummary | None, objectiv
     return f"{text} (Missed at {', '.join(failed_below)}, which is lower: look there.)" if failed_below else text
 
 
-def iso(unix_s: float) -> str | None:
+def iso(unix_s: float, zone: tzinfo = UTC) -> str | None:
     """An instant with its zone, for example 2026-01-31T12:00:00Z."""
     if not math.isfinite(unix_s):
         return None
-    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(unix_s, zone).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _level(run: Run, level: Level, flow: TokenFlow, objective: Slo | None, window_s: float | None) -> LevelSummary:

@@ -124,6 +124,13 @@ def tokens_over_e2e_s(requests: pd.DataFrame) -> pd.Series:
     return requests["output_tokens"] / (requests["e2e_ms"] / 1000)
 
 
+def steady_requests_s(ended_unix_s: Floats) -> float | None:
+    """Requests per second between the first and the last end, (n - 1) / (last - first): the first fill is left out."""
+    ends = ended_unix_s[np.isfinite(ended_unix_s)]
+    span = float(ends.max() - ends.min()) if len(ends) > 1 else 0.0
+    return (len(ends) - 1) / span if span > 0 else None
+
+
 def time_to_1000_tokens_ms(ttft: float | None, tpot: float | None) -> float | None:
     """TTFT + 999 * TPOT: what a long answer costs, so that a TTFT win paid with TPOT is seen."""
     return None if ttft is None or tpot is None else ttft + 999 * tpot

@@ -153,7 +153,7 @@ def _clean_copy(path: Path, known: Sequence[Column], header: list[str]) -> tuple
     positions = [(header.index(column.name), column) for column in known]
     writer.writerow([column.name for column in known])
     damages = []
-    for line, row, whole in _records(path):
+    for line, row, whole in read_records(path):
         fault = _row_fault(row, header, positions) if whole else "cut off at the end of the file"
         if fault:
             damages.append(Damage(path.name, line, fault))
@@ -163,11 +163,11 @@ def _clean_copy(path: Path, known: Sequence[Column], header: list[str]) -> tuple
     return copy, damages
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
+def read_records(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str], bool]]:
     """Rows below the header with the line on which they start; the last is not whole without its line break."""
     whole_end = _ends_with_newline(path)
     with open_text(path) as file:
-        reader = csv.reader(file)
+        reader = csv.reader(file, delimiter=delimiter)
         line, pending = 1, None
         try:
             for row in reader:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis import metrics, schema
+from analysis import foreign, metrics, schema
 from analysis.runs import Run
+from analysis.tables import RunError
 from analysis.windows import Level
 
 Status = Literal["valid", "suspect", "client-bound"]
@@ -73,7 +74,7 @@ def judge_level(run: Run, level: Level, requests: pd.DataFrame, achieved: float 
 
 def judge_run(run: Run, levels: Iterable[Verdict]) -> Verdict:
     """Verdict on the run: its own faults, and the worst of its levels."""
-    reasons = [*_records(run), *_workers(run.info), *_warm_up(run.info)]
+    reasons = [*_records(run), *_locust(run), *_workers(run.info), *_warm_up(run.info)]
     statuses = [level.status for level in levels]
     for status in ("client-bound", "suspect"):
         if count := statuses.count(status):
@@ -185,6 +186,18 @@ def _records(run: Run) -> Iterable[Reason]:
     if reconciled.get("missing"):
         text = f"{reconciled['missing']} of {reconciled.get('started', '?')} started requests have no record"
         yield Reason("suspect", text, "a worker or its connection was lost; run again")
+
+
+def _locust(run: Run) -> Iterable[Reason]:
+    """Locust's own statistics, when `--csv` wrote them into the run folder: it counts each request once too."""
+    for file in sorted(run.path.glob("*_stats.csv")):
+        try:
+            counted = foreign.locust_totals(file).requests
+        except RunError:
+            continue  # not a file of Locust, or cut: nothing to compare with
+        if counted != len(run.requests):
+            text = f"Locust counted {counted} requests in {file.name}, {len(run.requests)} are recorded"
+            yield Reason("note", text, "other tasks may fire requests too, or Locust reset its statistics")
 
 
 def _workers(info: Mapping[str, Any]) -> Iterable[Reason]:
