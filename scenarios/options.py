@@ -41,15 +41,14 @@ def on_init(environment: Environment, web_ui: WebUI | None, **_: Any) -> None:
 
 def add_options(parser: LocustArgumentParser, **_: Any) -> None:
     """Add the suite's options; those in the web UI are shown in its start form."""
-    group = parser.add_argument_group("Tokenswarm", "What is sent, under which load, and where it is recorded")
-    group.add_argument(
+    parser.add_argument(
         "--scenario",
         default=DEFAULT_SCENARIO,
         metavar="FILE",
         env_var="TOKENSWARM_SCENARIO",
         help=f"Scenario file, or the name of a shipped one: {', '.join(shipped_scenarios())}",
     )
-    group.add_argument(
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -58,14 +57,14 @@ def add_options(parser: LocustArgumentParser, **_: Any) -> None:
         include_in_web_ui=False,
         help="Override a value of the scenario, for example --set load.levels=1,2,4 (may be repeated)",
     )
-    group.add_argument(
+    parser.add_argument(
         "--load",
         choices=[FROM_SCENARIO, BY_HAND],
         default=FROM_SCENARIO,
         env_var="TOKENSWARM_LOAD",
         help="Who sets the number of users: the scenario's levels, or you (users and ramp-up; implied by --users)",
     )
-    group.add_argument(
+    parser.add_argument(
         "--runs-dir",
         default="runs",
         metavar="DIR",

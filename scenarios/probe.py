@@ -4,6 +4,7 @@ The client works on gevent sockets, as it does under Locust: the process is patc
 """
 
 import json
+import math
 import secrets
 import sys
 from contextlib import ExitStack
@@ -15,8 +16,9 @@ import pandas as pd
 
 from analysis import schema
 from analysis.metrics import tpot_ms
-from scenarios.clients import Timeouts, build_client, list_models
 from scenarios.clients.call import LLMRequest, RequestResult
+from scenarios.clients.exchange import Timeouts
+from scenarios.clients.factory import build_client, list_models
 from scenarios.engine.embedded import start_embedded_engine
 from scenarios.workload.prompts import PromptMaker
 
@@ -38,7 +40,7 @@ BAR_WIDTH = 60
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True, help="Seconds in all."
 )
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Extra header (may be repeated).")
-@click.option("--api-key-env", default="OPENAI_API_KEY", show_default=True, help="Variable that holds the key.")
+@click.option("--api-key-env", help="Variable that holds the key. Without it OPENAI_API_KEY, if set.")
 @click.option("--cumulative", is_flag=True, help="Each event repeats the whole text so far.")
 @click.option("--no-verify", is_flag=True, help="Accept any TLS certificate.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates to trust.")
@@ -79,7 +81,7 @@ def _measure(options: dict[str, Any], stack: ExitStack) -> tuple[RequestResult, 
         **connection,
     )
     stack.callback(client.close)
-    prompt = options["prompt"] or PromptMaker(secrets.randbits(32), 0).text(0, options["prompt_tokens"])
+    prompt = options["prompt"] or PromptMaker(secrets.token_hex(8)).text(0, options["prompt_tokens"])
     call = client.call(LLMRequest(prompt=prompt, max_tokens=options["max_tokens"]))
     call.run()
     result = call.result()
@@ -122,7 +124,7 @@ def _figures(result: RequestResult, started_to_sent_ms: float) -> dict[str, Any]
         "last_token_ms": result.last_token_ms,
         "e2e_ms": result.e2e_ms,
         "gaps_ms": [later - earlier for earlier, later in pairwise(arrivals)],
-        "tpot_ms": tpot if succeeded and tpot == tpot else None,
+        "tpot_ms": tpot if succeeded and not math.isnan(tpot) else None,
         "output_tokens": result.output_tokens if succeeded else None,
         "output_tokens_source": result.output_tokens_source if succeeded else None,
         "counted_output_tokens": (result.output_tokens if succeeded else None) or 0,

@@ -45,6 +45,10 @@ class LLMUser(User):
         return self.session.scenario.load.think_time_s
 
     @task
+    def one_call(self) -> None:
+        """Locust's task. It is not the method to override: Locust would then run both of them."""
+        self.call_engine()
+
     def call_engine(self) -> None:
         """Send the workload's next request."""
         self.send(self.session.workload.next_request())

@@ -15,8 +15,8 @@ from locust.runners import Runner
 from locust.shape import LoadTestShape
 
 from analysis import schema
-from scenarios.recording.timeline import Timeline
 from scenarios.recording.clock import Clock, now_s
+from scenarios.recording.timeline import Timeline
 from scenarios.spec import LoadSpec
 
 logger = logging.getLogger(__name__)

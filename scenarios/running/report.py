@@ -22,9 +22,9 @@ PAGE_FILE = "report.html"
 
 def report(run_dir: Path, printed: bool) -> dict[str, Any] | None:
     """Write report.html and report.json into the run folder; the summary, or None when it failed."""
-    command = [sys.executable, "-m", "analysis", "report", str(run_dir), "--html", "--json"]
-    output = None if printed else subprocess.DEVNULL
-    if subprocess.run(command, stdout=output, check=False).returncode != 0:
+    command = [sys.executable, "-m", "analysis", "report", str(run_dir), "--html", "--json", "--out", str(run_dir)]
+    quiet = None if printed else subprocess.DEVNULL
+    if subprocess.run(command, stdout=quiet, stderr=quiet, check=False).returncode != 0:
         logger.error("No report: run 'tokenswarm report %s' to see why", run_dir)
         return None
     logger.info("Report: %s", run_dir / PAGE_FILE)
@@ -36,4 +36,7 @@ def exit_code(run: Run, summary: dict[str, Any] | None) -> int:
     """Exit code of the process: 3 when the run is invalid, 1 when no level met the SLO, else 0."""
     if not run.valid or summary is None:
         return EXIT_INVALID
-    return EXIT_OK
+    if run.plan.scenario.slo is not None:
+        return EXIT_OK if summary["best_level"] is not None else EXIT_MISSED
+    failed = sum(level["counts"]["failure"] for level in summary["levels"])
+    return EXIT_MISSED if failed else EXIT_OK

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import gevent
 
-from scenarios.clients import Timeouts, build_client
 from scenarios.clients.call import Client
+from scenarios.clients.exchange import Timeouts
+from scenarios.clients.factory import build_client
 from scenarios.recording.clock import Clock
 from scenarios.recording.health import sample_forever
 from scenarios.recording.recorder import Record, Recorder
-from scenarios.spec import EngineSpec, Scenario
+from scenarios.spec import EngineSpec, Scenario, ScenarioError
 from scenarios.workload.planner import Workload
 
 STATUS_INTERVAL_S = 0.25
@@ -135,8 +136,12 @@ def build_client_for(scenario: Scenario, api: str, host: str, model: str) -> Cli
 
 def connection_options(engine: EngineSpec) -> dict[str, Any]:
     """Key, certificates and headers by the engine section; `$NAME` in a header is a variable's value."""
+    if engine.api_key_env and engine.api_key_env not in os.environ:
+        raise ScenarioError(
+            [f"engine.api_key_env: the environment has no variable {engine.api_key_env}; export it first"]
+        )
     return {
-        "api_key_env": engine.api_key_env,
+        "api_key_env": engine.api_key_env or None,
         "verify": engine.verify_tls,
         "ca_file": engine.ca_file or None,
         "headers": {name: os.path.expandvars(value) for name, value in engine.headers.items()},

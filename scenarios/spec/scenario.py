@@ -37,7 +37,7 @@ class EngineSpec(Table):
 
     api: Literal["chat", "completions", "responses", "triton-generate", "triton-grpc"] = "chat"
     model: str = Field(default="", description="empty: the first model that the engine lists")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="name of the variable that holds the key")
+    api_key_env: str = Field(default="", description="variable that holds the key; empty: OPENAI_API_KEY if set")
     reuse_connections: bool = True
     verify_tls: bool = True
     ca_file: str = ""
