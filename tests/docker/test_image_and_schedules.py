@@ -10,24 +10,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.support import sessions
+from tests.support.compose import compose
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 SCHEDULES = DOCKER / "schedules"
 BIN = Path(sys.executable).parent
 DOCKERFILE = (DOCKER / "Dockerfile").read_text()
-
-
-def compose(**environment: str) -> dict[str, Any]:
-    """The compose file with its ${NAME:-default} filled in, as `docker compose` does first."""
-    text = (DOCKER / "compose.yaml").read_text()
-    return yaml.safe_load(re.sub(r"\$\{(\w+):-([^}]*)\}", lambda m: environment.get(m[1], m[2]), text))
 
 
 SERVICES = compose()["services"]
@@ -58,19 +51,6 @@ def copied_into_image() -> list[str]:
         line.split()[1:-1] for line in DOCKERFILE.splitlines() if line.startswith("COPY ") and "--from" not in line
     ]
     return [source for line in lines for source in line]
-
-
-@pytest.fixture(scope="module")
-def image_root(tmp_path_factory):
-    """/app of the image: what the Dockerfile copies, without what .dockerignore keeps out."""
-    app = tmp_path_factory.mktemp("image") / "app"
-    for source in copied_into_image():
-        if (ROOT / source).is_dir():
-            shutil.copytree(ROOT / source, app / source, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            app.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / source, app / source)
-    return app
 
 
 def run_in_image(app, *command):
