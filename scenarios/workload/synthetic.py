@@ -4,7 +4,7 @@ from random import Random
 
 from scenarios.clients.call import LLMRequest
 from scenarios.spec import PrefixSpec, WorkloadSpec
-from scenarios.workload.calibration import Calibration
+from scenarios.workload.calibration import Learner
 from scenarios.workload.lengths import LengthSampler, WeightedChoice
 from scenarios.workload.prompts import PromptMaker
 from scenarios.workload.request import build_request
@@ -13,10 +13,10 @@ from scenarios.workload.request import build_request
 class SyntheticRequests:
     """The made-up requests of one worker."""
 
-    def __init__(self, spec: WorkloadSpec, seed: int, worker: int, calibration: Calibration) -> None:
+    def __init__(self, spec: WorkloadSpec, seed: int, worker: int, learner: Learner) -> None:
         rng = Random(f"{seed}/{worker}/lengths")
         self._spec = spec
-        self._calibration = calibration
+        self._learner = learner
         self._prompts = PromptMaker(f"{seed}/{worker}", spec.language)
         self._prefixes = SharedPrefixes(spec.prefix, seed, worker, spec.language) if spec.prefix else None
         self._classes = WeightedChoice([each.weight for each in spec.inputs], rng)
@@ -51,7 +51,7 @@ class SyntheticRequests:
         }
 
     def _text(self, number: int, prefix_tokens: int, input_tokens: int) -> str:
-        units = self._calibration.units(prefix_tokens + input_tokens)
+        units = self._learner.calibration.units(prefix_tokens + input_tokens)
         prefix = self._prefixes.next() if self._prefixes else None
         if prefix is None:
             return self._prompts.text(number, units)

@@ -12,7 +12,7 @@ from typing import Any
 
 from scenarios.clients.call import LLMRequest
 from scenarios.spec import TraceSpec, WorkloadSpec
-from scenarios.workload.calibration import Calibration
+from scenarios.workload.calibration import Learner
 from scenarios.workload.prompts import PromptMaker
 from scenarios.workload.request import build_request
 from scenarios.workload.rows import BadRow, LeftOut, NoMoreRows, Rows
@@ -35,11 +35,11 @@ class TraceRequests:
     """One worker's part of a trace."""
 
     def __init__(
-        self, spec: WorkloadSpec, trace: TraceSpec, seed: int, worker: int, workers: int, calibration: Calibration
+        self, spec: WorkloadSpec, trace: TraceSpec, seed: int, worker: int, workers: int, learner: Learner
     ) -> None:
         self._spec = spec
         self._trace = trace
-        self._calibration = calibration
+        self._learner = learner
         self._origin_s = Rows(trace.file, parse_row, max_bad_rows=trace.max_bad_rows).next().at_s
         self._prompts = PromptMaker(f"{seed}/{worker}", spec.language)
         shared = PromptMaker(f"{seed}/shared", spec.language)
@@ -92,7 +92,7 @@ class TraceRequests:
 
     def _text(self, number: int, row: TraceRow) -> str:
         """Whole shared blocks, then a rest; a prompt without hash ids is all its own."""
-        units = self._calibration.units(row.input_tokens)
+        units = self._learner.calibration.units(row.input_tokens)
         size = self._trace.block_tokens
         blocks = [self._block(each, size) for each in row.hash_ids[: max(0, (units - 1) // size)]]
         rest = units - len(blocks) * size

@@ -13,8 +13,9 @@ FOLDER = Path(__file__).parent
 SEPARATOR = {"en": " ", "zh": ""}  # between two units
 FULL_STOP = {"en": ".", "zh": "。"}
 
-# A word, up to three digits, or any other character: close to most vocabularies.
-_TOKEN = re.compile(r"[^\W\d_]+|\d{1,3}|\S")
+# A word, up to three digits, or any other character (of scripts without blanks: each): close to most vocabularies.
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_TOKEN = re.compile(rf"[^\W\d_{_CJK}]+|\d{{1,3}}|\S")
 LENGTH_CLASSES = (128, 512, 2048, 8192)
 
 
@@ -26,7 +27,7 @@ def words(language: str) -> tuple[str, ...]:
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a text has, for sorting and sieving; never reported as a count."""
+    """About how many tokens a text has, for sorting and sieving; of our own texts exactly their units."""
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
