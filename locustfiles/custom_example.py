@@ -11,6 +11,8 @@ from locust import events
 from scenarios.clients.call import LLMRequest, TokenEvent
 from scenarios.users import LLMUser
 
+logger = logging.getLogger(__name__)
+
 SLOW_GAP_MS = 500.0
 last_arrival_ms: dict[str, float] = {}
 
@@ -21,7 +23,7 @@ def warn_of_a_stall(request_id: str, event: TokenEvent, **_: Any) -> None:
     gap_ms = event.arrival_ms - last_arrival_ms.get(request_id, event.arrival_ms)
     last_arrival_ms[request_id] = event.arrival_ms
     if gap_ms > SLOW_GAP_MS:
-        logging.warning("%s: %.0f ms before token event %s", request_id, gap_ms, event.index)
+        logger.warning("%s: %.0f ms before token event %s", request_id, gap_ms, event.index)
 
 
 @events.llm_request_finished.add_listener
