@@ -4,6 +4,7 @@
 everything: init -> (test start -> levels -> test stop)*.
 """
 
+import logging
 from typing import Any
 
 from locust import events
@@ -33,6 +34,7 @@ def install() -> None:
 
 def on_init(environment: Environment, web_ui: WebUI | None, **_: Any) -> None:
     """Locust's runner exists: take the worker's or the leading side."""
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs each request
     if isinstance(environment.runner, WorkerRunner):
         Worker(environment)
     else:
