@@ -1,0 +1,99 @@
+"""A real browser, and Locust with its web UI on a free port."""
+
+import shutil
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.locust_run import Finished, command, output_of, started, wait_for
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLocust:
+    """A Locust process that shows its web UI."""
+
+    url: str
+    folder: Path
+
+    def get(self, path: str) -> bytes:
+        """Body of a page of it."""
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            body: bytes = answer.read()
+            return body
+
+    @property
+    def finished(self) -> Finished:
+        """Its run folder, as if the process had ended."""
+        return Finished(0, output_of(self.folder), self.folder)
+
+    def run_is_complete(self) -> bool:
+        """Whether the one run has been closed."""
+        found = list((self.folder / "runs").glob("*/run.json"))
+        return bool(found) and bool(self.finished.run["finished"])
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def web_locust(tmp_path) -> Callable[..., AbstractContextManager[LiveLocust]]:
+    """Start `locust` with its web UI, `settings` on top of the quick ones."""
+
+    @contextmanager
+    def start(*arguments: str, base_path: str = "", **more: Any) -> Iterator[LiveLocust]:
+        port = free_port()
+        url = f"http://127.0.0.1:{port}{base_path}"
+        line = command("--web-host", "127.0.0.1", "--web-port", str(port), *arguments, **more)
+        if base_path:
+            line += ["--web-base-path", base_path]
+        with started(tmp_path, line):
+            wait_for(lambda: _answers(url), limit_s=30)
+            yield LiveLocust(url, tmp_path)
+
+    return start
+
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url + "/", timeout=1).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def browser():
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("Chromium is not installed; apt-get install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as play:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        opened = play.chromium.launch(executable_path=executable, args=flags)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def tab(browser):
+    """A fresh tab; what it complains about is in `tab.trouble`."""
+    page = browser.new_context(viewport={"width": 1360, "height": 900}).new_page()
+    page.trouble = []
+    page.on("console", lambda message: page.trouble.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: page.trouble.append(str(error)))
+    yield page
+    page.context.close()

@@ -1,0 +1,26 @@
+"""Starting a run in Locust's web UI, as a user does."""
+
+import pytest
+
+from tests.support.locust_run import wait_for
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_form_is_prefilled_and_a_run_started_there_writes_a_complete_run_folder(web_locust, tab):
+    with web_locust("--scenario", "demo") as locust:
+        tab.goto(locust.url + "/")
+        host = tab.locator("input[name=host]")
+        host.wait_for()
+        assert host.input_value().startswith("http://127.0.0.1:")  # the embedded engine's
+        tab.get_by_text("Custom parameters").click()
+        assert tab.locator("[name=scenario]").input_value() == "demo"
+        tab.get_by_role("button", name="Start").click()
+        wait_for(locust.run_is_complete, limit_s=40)
+        assert locust.finished.run["name"] == "demo"
+        (level,) = locust.finished.rows("levels.csv")
+        assert (level["requested"], level["complete"]) == ("2", "true")
+        reconciliation = locust.finished.run["reconciliation"]
+        assert reconciliation["started"] == len(locust.finished.rows("requests.csv")) > 0
+        assert reconciliation["missing"] == 0
+        wait_for((locust.finished.run_dir / "report.html").exists)
