@@ -1,7 +1,9 @@
 """What holds the project together: locks, make targets, hooks. Nothing here runs a load test."""
 
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -98,3 +100,35 @@ def test_ci_runs_what_developers_run():
 
 def test_package_is_not_for_upload():
     assert "Private :: Do Not Upload" in PYPROJECT["project"]["classifiers"]
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("analysis/schema.py", "import scenarios.spec"),
+        ("analysis/schema.py", "import gevent"),
+        ("scenarios/spec/__init__.py", "import analysis.metrics"),
+        ("scenarios/clients/call.py", "import locust"),
+        ("scenarios/clients/call.py", "import scenarios.users"),
+    ],
+)
+def test_import_rule_finds_what_it_forbids(tmp_path, module, forbidden):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for package in ("analysis", "scenarios"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / module).open("a") as source:
+        source.write(f"\n{forbidden}\n")
+    linted = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command; lint_imports_command()",
+            "--no-cache",
+        ],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert linted.returncode == 1, linted.stdout + linted.stderr
+    assert re.search(r"[1-9] broken", linted.stdout)
