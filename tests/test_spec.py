@@ -300,7 +300,7 @@ def test_a_data_file_that_is_not_there_is_a_fault_of_the_scenario(tmp_path):
 
 def test_requests_have_one_source(tmp_path):
     (tmp_path / "a.jsonl").write_text("")
-    expected = "expected one of inputs (with prefix), dataset, trace"
+    expected = "expected one of inputs (with its options), dataset, trace"
     dataset = '[workload.dataset]\nfile = "a.jsonl"\n'
     source = write(tmp_path, f'name = "x"\n{dataset}[workload.trace]\nfile = "a.jsonl"')
     assert faults_of(source) == [f"{source}: workload.trace: found beside dataset, {expected}"]

@@ -4,9 +4,10 @@ from scenarios.spec.data import DatasetSpec, PrefixSpec, TraceSpec
 from scenarios.spec.lengths import InputSpec, LengthSpec
 from scenarios.spec.loading import ScenarioError, load_scenario, shipped_scenarios
 from scenarios.spec.scenario import EngineSpec, LoadSpec, ReportSpec, Scenario, SloSpec, TimeoutSpec
-from scenarios.spec.workload import WorkloadSpec
+from scenarios.spec.workload import ConversationSpec, WorkloadSpec
 
 __all__ = [
+    "ConversationSpec",
     "DatasetSpec",
     "EngineSpec",
     "InputSpec",

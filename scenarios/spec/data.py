@@ -1,4 +1,4 @@
-"""Where requests come from when they are not made up: files with prompts, and traces of production load.
+"""What made-up prompts of one length lack: shared beginnings, datasets and traces of production load.
 
 Files are named as seen from where the command runs, or else from the scenario file's folder. Each worker
 reads the file itself, so it has to lie at the same place on every machine.

@@ -15,11 +15,19 @@ DEFAULT_MIX = (
 )
 
 
+class ConversationSpec(Table):
+    """Several turns with the whole history in each request; the first turn's length is one of `inputs`."""
+
+    turns: LengthSpec = Field(description="questions of a conversation")
+    later_input: LengthSpec | None = Field(default=None, description="length of later questions; absent: as `inputs`")
+
+
 class WorkloadSpec(Table):
     """What is sent: a mix of made-up prompts, or a dataset, or a trace; and the rest of the request's body."""
 
     inputs: Annotated[tuple[InputSpec, ...], *AsTuple] = DEFAULT_MIX
     prefix: PrefixSpec | None = None
+    conversation: ConversationSpec | None = None
     dataset: DatasetSpec | None = None
     trace: TraceSpec | None = None
     output: LengthSpec = Field(default=LengthSpec(tokens=256), description="where the dataset does not tell")
@@ -41,11 +49,11 @@ class WorkloadSpec(Table):
     @field_validator("dataset", "trace")
     @classmethod
     def _one_source(cls, value: Any, info: ValidationInfo) -> Any:
-        others = [key for key in ("prefix", "dataset") if key != info.field_name and info.data.get(key)]
+        others = [key for key in ("prefix", "conversation", "dataset") if key != info.field_name and info.data.get(key)]
         if info.data.get("inputs", DEFAULT_MIX) != DEFAULT_MIX:
             others.append("inputs")
         if value and others:
-            raise_faults([("", f"found beside {others[0]}, expected one of inputs (with prefix), dataset, trace")])
+            raise_faults([("", f"found beside {others[0]}, expected one of inputs (with its options), dataset, trace")])
         return value
 
     @field_validator("context_tokens")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from scenarios.clients.call import LLMRequest
 from scenarios.spec import WorkloadSpec
 from scenarios.workload.calibration import UNCALIBRATED, Calibration, Learner
+from scenarios.workload.conversations import Conversation, Conversations
 from scenarios.workload.dataset import DatasetRequests
 from scenarios.workload.synthetic import SyntheticRequests
 from scenarios.workload.traces import TraceRequests
@@ -31,6 +32,13 @@ class Workload:
             self._source = TraceRequests(spec, spec.trace, seed, worker, workers, self._learner)
         else:
             self._source = SyntheticRequests(spec, seed, worker, self._learner)
+        self._conversations: Conversations | None = None
+        if spec.conversation and isinstance(self._source, SyntheticRequests):
+            self._conversations = Conversations(spec, spec.conversation, seed, worker, self._source)
+
+    def for_user(self) -> "UserPlan":
+        """The plan of one user; all users of a worker draw from the same workload."""
+        return UserPlan(self, self._conversations)
 
     def next_request(self, planned_s: float | None = None) -> LLMRequest:
         """The next request, planned for an instant if an open loop says so. WorkloadEnd when a file is used up."""
@@ -51,3 +59,28 @@ class Workload:
     def counts(self) -> dict[str, int]:
         """What was drawn or read, and what of it was cut, left out, bad or sent again."""
         return self._source.counts()
+
+
+class UserPlan:
+    """What one user sends: `next_request` and `answered` in turn. Only conversations belong to a user."""
+
+    def __init__(self, workload: Workload, conversations: Conversations | None) -> None:
+        self._workload = workload
+        self._conversations = conversations
+        self._conversation: Conversation | None = None
+
+    def next_request(self) -> LLMRequest:
+        """The next turn of the user's conversation, or of a new one; the worker's next request without any."""
+        if self._conversations is None:
+            return self._workload.next_request()
+        request = self._conversation.next_request() if self._conversation else None
+        while request is None:
+            self._conversation = self._conversations.begin()
+            request = self._conversation.next_request()
+        return request
+
+    def answered(self, request: LLMRequest, text: str | None, input_tokens: int | None) -> None:
+        """What came back: the answer's text, None of a failed request, and the prompt's length by usage."""
+        self._workload.learn(request, input_tokens)
+        if self._conversation is not None:
+            self._conversation.answered(text)

@@ -42,6 +42,13 @@ class SyntheticRequests:
             input_tokens=prefix_tokens + input_tokens,
         )
 
+    def question(self, tokens: int | None = None) -> tuple[str, int]:
+        """Text without a shared beginning, and the length of its answer; of `tokens`, else of a class of the mix."""
+        number, self._number = self._number, self._number + 1
+        chosen = self._classes.next()
+        text = self._prompts.text(number, tokens or self._inputs[chosen].draw())
+        return text, self._outputs[chosen].draw()
+
     def counts(self) -> dict[str, int]:
         """Lengths drawn, and those cut to their bounds or to the context."""
         samplers = {id(each): each for each in (*self._inputs, *self._outputs)}.values()
