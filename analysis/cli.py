@@ -13,6 +13,9 @@ from analysis.tables import RunError
 PRINTED = {"json": export.to_json, "csv": export.to_csv, "md": export.to_markdown}
 
 
+EXIT_NOT_VALID = 3
+
+
 class UsageFault(click.ClickException):
     """A fault in one clear line; exit code 2."""
 
@@ -34,8 +37,16 @@ def main_group() -> None:
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for report.html, .json, .csv, .md."
 )
 @click.option("--slo", "slo_text", metavar="LIMITS", help="Other limits than the scenario's: ttft_ms=500,tpot_ms=50.")
+@click.option("--strict", is_flag=True, help="Exit with 3 when the run is not valid.")
 def report(
-    run: str, as_html: bool, as_json: bool, as_csv: bool, as_md: bool, out: Path | None, slo_text: str | None
+    run: str,
+    as_html: bool,
+    as_json: bool,
+    as_csv: bool,
+    as_md: bool,
+    out: Path | None,
+    slo_text: str | None,
+    strict: bool,
 ) -> None:
     """Report on RUN: a run folder, its name under runs/, or "latest"."""
     wanted = [name for name, on in (("json", as_json), ("csv", as_csv), ("md", as_md)) if on]
@@ -52,6 +63,8 @@ def report(
         html.write_page(loaded, summary, folder / "report.html")
         click.echo(f"wrote {folder / 'report.html'}", err=True)
     _print_or_write(summary, wanted, out)
+    if strict and summary.verdict.status != "valid":
+        sys.exit(EXIT_NOT_VALID)
 
 
 def _print_or_write(summary: RunSummary, wanted: list[str], out: Path | None) -> None:

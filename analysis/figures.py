@@ -9,7 +9,8 @@ from datetime import UTC, datetime, tzinfo
 import numpy as np
 import pandas as pd
 
-from analysis import metrics, schema, slo, validity, windows
+from analysis import intervals, metrics, schema, slo, steady, tails, tokens, validity, windows
+from analysis.intervals import Interval
 from analysis.runs import Run
 from analysis.slo import Slo
 from analysis.summary import ClassSummary, Counts, Latencies, LevelSummary, RunSummary, WindowSummary
@@ -80,6 +81,9 @@ def _level(run: Run, level: Level, flow: TokenFlow, objective: Slo | None, windo
     met = slo.meets(requests, objective) if objective else None
     attainment = float(met.mean()) if met is not None and len(met) else None
     output, total = _token_rates(run.requests, flow, level.window)
+    good = requests[requests["outcome"] == schema.SUCCESS]
+    stall_ms = ((run.info.get("scenario") or {}).get("report") or {}).get("stall_ms") or tails.STALL_MS
+    part, tail = steady.find_steady(flow, level.window), tails.tails(run, mask, stall_ms)
     return LevelSummary(
         level=level.number,
         mode=level.mode,
@@ -88,7 +92,7 @@ def _level(run: Run, level: Level, flow: TokenFlow, objective: Slo | None, windo
         users=level.users,
         window=level.window,
         window_s=_known(level.window.seconds),
-        verdict=validity.judge_level(run, level, requests, achieved),
+        verdict=validity.judge_level(run, level, requests, achieved, output, part, tail.workers),
         counts=_counts(requests),
         latencies=latencies,
         output_tok_s=output,
@@ -100,9 +104,35 @@ def _level(run: Run, level: Level, flow: TokenFlow, objective: Slo | None, windo
         slo_attainment=attainment,
         meets_slo=attainment >= objective.attainment if objective and attainment is not None else None,
         goodput_requests_s=_rate(int(met.sum()), level.window) if met is not None else None,
+        intervals=_intervals(run.requests, requests, flow, level.window, met),
+        steady=part,
+        tokens=tokens.audit(good),
+        tails=tail,
         classes=_classes(run, mask, objective),
         windows=_slices(run, level, mask, flow, objective, window_s),
     )
+
+
+def _intervals(
+    every: pd.DataFrame, requests: pd.DataFrame, flow: TokenFlow, window: Window, met: Mask | None
+) -> dict[str, Interval]:
+    """The 95 % intervals of the headline figures that the run is long enough for."""
+    order = np.argsort(windows.sent_unix_s(requests), kind="stable")
+    ordered = requests.iloc[order]
+    good = ordered[ordered["outcome"] == schema.SUCCESS]
+    found: dict[str, Interval | None] = {"output_tok_s": intervals.rate_interval(flow.unix_s, flow.tokens, window)}
+    for name, metric in (("ttft", metrics.ttft_ms), ("tpot", metrics.tpot_ms), ("e2e", metrics.e2e_ms)):
+        values = np.asarray(metric(good), dtype=np.float64)
+        found[f"{name}_mean_ms"] = intervals.mean_interval(values)
+        for p in metrics.PERCENTILES:
+            found[f"{name}_p{p}_ms"] = intervals.percentile_interval(values, p)
+    ends = windows.ended_unix_s(every[every["outcome"] == schema.SUCCESS])
+    found["requests_s"] = intervals.rate_interval(ends, np.ones(len(ends)), window)
+    if met is not None:
+        found["slo_attainment"] = intervals.share_interval(met[order].astype(np.float64))
+        sent = windows.sent_unix_s(requests)[met]
+        found["goodput_requests_s"] = intervals.rate_interval(sent, np.ones(len(sent)), window)
+    return {name: interval for name, interval in found.items() if interval is not None}
 
 
 def _latencies(run: Run, mask: Mask) -> Latencies:

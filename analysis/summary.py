@@ -8,8 +8,12 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
+from analysis.intervals import Interval
 from analysis.metrics import Stats
 from analysis.slo import Slo
+from analysis.steady import Steady
+from analysis.tails import Tails
+from analysis.tokens import TokenAudit
 from analysis.validity import Verdict
 from analysis.windows import Window
 
@@ -90,6 +94,10 @@ class LevelSummary:
     slo_attainment: float | None
     meets_slo: bool | None
     goodput_requests_s: float | None
+    intervals: dict[str, Interval]  # 95 %, by figure: "ttft_p95_ms", "output_tok_s", ...
+    steady: Steady | None  # the steady part of the measure window
+    tokens: TokenAudit
+    tails: Tails
     classes: tuple[ClassSummary, ...]
     windows: tuple[WindowSummary, ...]
 

@@ -1,5 +1,7 @@
 """The report on a terminal: verdict and answer first, then load, latencies and length classes."""
 
+import math
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -29,7 +31,7 @@ def render(summary: RunSummary) -> RenderableType:
     parts += [_verdict_text(f"Level {level.label}", level.verdict) for level in summary.levels if level.verdict.reasons]
     parts += [Text(summary.answer, style="bold"), _load_table(summary), _rate_table(summary)]
     if any(level.counts.success for level in summary.levels):
-        parts += [_latency_table(summary)]
+        parts += [_latency_table(summary), _tail_table(summary), _token_table(summary)]
         if any(len(level.classes) > 1 for level in summary.levels):
             parts.append(_class_table(summary))
     if any(level.windows for level in summary.levels):
@@ -97,14 +99,14 @@ def _load_table(summary: RunSummary) -> Table:
 
 def _rate_table(summary: RunSummary) -> Table:
     table = _table(
-        "Rates over the measure window",
+        "Rates over the measure window (± half of the 95 % interval)",
         "level", "output tok/s", "total tok/s", "req/s", "tok/s/user", "1000 tokens", "SLO met", "goodput/s",
     )  # fmt: skip
     for level in summary.levels:
         thousand = level.time_to_1000_tokens_ms
         table.add_row(
             f"{level.label}{' *' if level.level == summary.best_level else ''}",
-            number(level.output_tok_s),
+            number(level.output_tok_s) + plus_minus(level, "output_tok_s"),
             number(level.total_tok_s),
             number(level.requests_s, 2),
             number(level.tok_s_per_user),
@@ -132,10 +134,19 @@ def latency_rows(latencies: Latencies, chunked: bool) -> list[tuple[str, Stats]]
     return [(name, values) for name, values in rows if values.n or name != "TTFT from plan"]
 
 
-def _latency_cells(values: Stats) -> list[Text]:
+INTERVAL_NAMES = {"TTFT": "ttft", "TPOT": "tpot", "E2E": "e2e"}
+
+
+def plus_minus(level: LevelSummary, figure: str) -> str:
+    """Half the width of a figure's 95 % interval, for example " ±1.2"; empty where the run is too short for one."""
+    interval = level.intervals.get(figure)
+    return f" ±{ms((interval.high - interval.low) / 2)}" if interval else ""
+
+
+def _latency_cells(values: Stats, error: str) -> list[Text]:
     # greyed: with so few values this percentile is the maximum or close to it
     ranks = [Text(ms(getattr(values, f"p{p}")), style="" if values.enough_for(p) else "dim") for p in PERCENTILES]
-    return [Text(str(values.n)), Text(ms(values.mean)), *ranks, Text(ms(values.max))]
+    return [Text(str(values.n)), Text(ms(values.mean) + error), *ranks, Text(ms(values.max))]
 
 
 def _latency_table(summary: RunSummary) -> Table:
@@ -145,8 +156,54 @@ def _latency_table(summary: RunSummary) -> Table:
     )  # fmt: skip
     for level in summary.levels:
         for position, (name, values) in enumerate(latency_rows(level.latencies, summary.chunked)):
-            table.add_row("" if position else level.label, name, *_latency_cells(values))
+            error = plus_minus(level, f"{INTERVAL_NAMES.get(name)}_mean_ms")
+            table.add_row("" if position else level.label, name, *_latency_cells(values, error))
         table.add_section()
+    return table
+
+
+def _tail_table(summary: RunSummary) -> Table:
+    table = _table(
+        f"Tails (adjusted: all started requests, failures take for ever; stall: a gap over {_stall_limit(summary):g} ms)",
+        "level", "longest gap p50", "p99", "max", "stalls/1k tokens", "adjusted TTFT p95", "p99", "fairness", "steady",
+    )  # fmt: skip
+    for level in summary.levels:
+        tail, gap = level.tails, level.tails.longest_gap_ms
+        table.add_row(
+            level.label,
+            *(ms(value) for value in (gap.p50, gap.p99, gap.max)),
+            number(tail.stalls_per_1k_tokens, 2),
+            *(endless(tail.ttft_adjusted_ms.get(p)) for p in ("p95", "p99")),
+            number(tail.fairness, 3),
+            f"{level.steady.share:.0%}" if level.steady else NONE,
+        )
+    return table
+
+
+def endless(value: float | None) -> str:
+    """Milliseconds that may be infinite."""
+    return "∞" if value == math.inf else ms(value)
+
+
+def _stall_limit(summary: RunSummary) -> float:
+    return summary.levels[0].tails.stall_limit_ms if summary.levels else 0.0
+
+
+def _token_table(summary: RunSummary) -> Table:
+    table = _table(
+        "Token audit (successful requests)",
+        "level", "counted by", "output", "asked for", "events", "tokens/event", "stopped early", "reasoning", "input vs plan",
+    )  # fmt: skip
+    for level in summary.levels:
+        audit = level.tokens
+        table.add_row(
+            level.label,
+            escape(", ".join(audit.sources)) or NONE,
+            *(number(value, 0) for value in (audit.output_tokens, audit.output_tokens_requested, audit.token_events)),
+            number(audit.tokens_per_event, 2),
+            *(percent(share) for share in (audit.early_stop_share, audit.reasoning_share)),
+            f"{audit.input_off_share * 100:+.1f} %" if audit.input_off_share is not None else NONE,
+        )
     return table
 
 

@@ -12,7 +12,9 @@ import pandas as pd
 
 from analysis import foreign, metrics, schema
 from analysis.runs import Run
+from analysis.steady import Steady
 from analysis.tables import RunError
+from analysis.tails import WorkerSummary
 from analysis.windows import Level
 
 Status = Literal["valid", "suspect", "client-bound"]
@@ -29,6 +31,9 @@ EARLY_STOP_SHARE = 0.01
 BURST_SHARE = 0.05
 CACHED_SHARE = 0.01
 LENGTH_SHARE = 0.02
+NEW_CONNECTION_SHARE = 0.1
+DISPATCH_MS, DISPATCH_SHARE = 20.0, 0.05  # starts later than planned by this much; more than this share is too many
+STEADY_RATE_SHARE = 0.05
 CLOCK_UNCERTAINTY_MS = 10.0
 
 
@@ -56,13 +61,24 @@ def verdict(reasons: Iterable[Reason]) -> Verdict:
     return Verdict("valid" if worst == "note" else worst, ordered)
 
 
-def judge_level(run: Run, level: Level, requests: pd.DataFrame, achieved: float | None) -> Verdict:
+def judge_level(
+    run: Run,
+    level: Level,
+    requests: pd.DataFrame,
+    achieved: float | None,
+    output_tok_s: float | None = None,
+    steady: Steady | None = None,
+    workers: Iterable[WorkerSummary] = (),
+) -> Verdict:
     """Verdict on one level from its measured requests and the workers' health in its window."""
     good = requests[requests["outcome"] == schema.SUCCESS]
     workload = run.info.get("scenario", {}).get("workload") or {}
     return verdict(
         [
             *_load(level, achieved),
+            *_dispatch(requests),
+            *_steady(steady, output_tok_s),
+            *_differing(workers),
             *_outcomes(requests, good),
             *_client(run, level, requests),
             *_tokens(good, bool(workload.get("ignore_eos"))),
@@ -98,6 +114,40 @@ def _load(level: Level, achieved: float | None) -> Iterable[Reason]:
         yield Reason(
             "note", "levels.csv does not hold this level; its window is derived", "keep levels.csv with the run"
         )
+
+
+def _dispatch(requests: pd.DataFrame) -> Iterable[Reason]:
+    late = metrics.queue_ms(requests).dropna()
+    share = float((late > DISPATCH_MS).mean()) if len(late) else 0.0
+    if share > DISPATCH_SHARE:
+        text = (
+            f"{share:.0%} of requests started more than {DISPATCH_MS:g} ms after their plan (up to {late.max():.0f} ms)"
+        )
+        yield Reason("client-bound", text, "use more workers, or allow more requests in flight")
+    new = requests["connection_reused"].dropna()
+    fresh = float((~new.astype(bool)).mean()) if len(new) else 0.0
+    if fresh > NEW_CONNECTION_SHARE:
+        text = f"{fresh:.0%} of requests opened a connection of their own"
+        yield Reason("note", text, "the server may close idle connections; connecting is not part of TTFT here")
+
+
+def _steady(steady: Steady | None, output_tok_s: float | None) -> Iterable[Reason]:
+    if steady is None or not output_tok_s:
+        return
+    off = steady.output_tok_s / output_tok_s - 1
+    if abs(off) > STEADY_RATE_SHARE:
+        text = (
+            f"not steady: without its first {steady.trimmed_start_s:.0f} s and last {steady.trimmed_end_s:.0f} s "
+            f"the window gives {steady.output_tok_s:,.0f} tokens/s and not {output_tok_s:,.0f}"
+        )
+        yield Reason("suspect", text, "warm up for longer, and measure for longer")
+
+
+def _differing(workers: Iterable[WorkerSummary]) -> Iterable[Reason]:
+    for worker in workers:
+        if worker.differs:
+            text = f"worker {worker.worker} measures otherwise than the others: {worker.differs}"
+            yield Reason("suspect", text, "look at its machine and its way to the engine")
 
 
 def _outcomes(requests: pd.DataFrame, good: pd.DataFrame) -> Iterable[Reason]:

@@ -98,6 +98,11 @@ def test_a_usage_error_is_one_clear_line_and_exit_code_2(tmp_path, arguments):
     assert ran.stderr.strip()
 
 
+def test_strict_makes_an_invalid_run_exit_code_3(small):
+    assert command(small, "--strict").returncode == 3
+    assert command(small).returncode == 0
+
+
 def test_other_limits_can_be_asked_for(small):
     answer = json.loads(command(small, "--json", "--slo", "ttft_ms=90,attainment=0.5").stdout)["answer"]
     assert answer == "No level meets the SLO TTFT ≤ 90 ms for 50 % of requests."
