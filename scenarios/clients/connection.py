@@ -146,25 +146,32 @@ class Connection:
         if not response.complete and not response.closed and pool.keeps:
             response.discard()
             self.wait(time.perf_counter() + _DRAIN_WAIT_S)
-        if response.complete and response.keep_alive and not response.closed and pool.keeps:
-            self._io.stop()
-            pool.put(self)
-        elif response.complete or response.closed or not pool.keeps:
-            self.close()
+        if response.complete or response.closed or not pool.keeps:
+            self._keep_or_close(pool)
         else:
             self._drain(pool)
 
-    def _drain(self, pool: "Pool") -> None:
-        def drained() -> None:
+    def _keep_or_close(self, pool: "Pool") -> None:
+        response = self.response
+        if response.complete and response.keep_alive and not response.closed and pool.keeps:
+            self._io.stop()
+            pool.put(self)
+        else:
+            self.close()
+
+    def _stop_drain(self) -> None:
+        if self._after_drain is not None:
             self._after_drain = None
             self._drain_timer.stop()
             self._drain_timer.close()
-            if self.response.complete and self.response.keep_alive and not self.response.closed:
-                self._io.stop()
-                pool.put(self)
-            else:
-                self.close()
 
+    def _drain(self, pool: "Pool") -> None:
+        def drained() -> None:
+            pool.draining.discard(self)
+            self._stop_drain()
+            self._keep_or_close(pool)
+
+        pool.draining.add(self)
         self._after_drain = drained
         self._drain_timer = get_hub().loop.timer(_DRAIN_S)
         self._drain_timer.start(drained)
@@ -185,6 +192,7 @@ class Connection:
             return False
 
     def close(self) -> None:
+        self._stop_drain()
         self._io.stop()
         self._io.close()
         self._sock.close()
@@ -195,6 +203,7 @@ class Pool:
 
     def __init__(self, *, keeps: bool = True) -> None:
         self.keeps = keeps
+        self.draining: set[Connection] = set()
         self._idle: dict[Route, list[Connection]] = {}
 
     def take(self, route: Route) -> tuple[Connection | None, int]:
@@ -213,6 +222,9 @@ class Pool:
         self._idle.setdefault(connection.route, []).append(connection)
 
     def close(self) -> None:
+        self.keeps = False
+        while self.draining:
+            self.draining.pop().close()
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()

@@ -70,7 +70,7 @@ class OpenAIClient:
         with exchanging(exchange):
             self._sdk.post(
                 API_PATHS[self.api],
-                body=msgspec.json.encode(body),
+                content=msgspec.json.encode(body),
                 cast_to=httpx2.Response,
                 options={"headers": dict(request.extra_headers)} if request.extra_headers else {},
             )

@@ -38,20 +38,21 @@ class Counters:
 
 COUNTERS = Counters()
 
-_keeper: socket | None = None
+_keeper_fd: int | None = None
 
 
 def enable(sock: socket) -> bool:
     """Ask the kernel for receive stamps on `sock`; False where it has none."""
-    global _keeper
+    global _keeper_fd
     if not ANCILLARY_BYTES:
         return False
     try:
-        if _keeper is None:
+        if _keeper_fd is None:
             # Linux starts stamping some time after the first socket of the machine asks for it. One socket
-            # that always asks keeps stamping on, so that no response's first segment comes without.
-            _keeper = socket()
-            _keeper.setsockopt(SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            # that asks for as long as the process lives keeps it on, so that no first segment comes without.
+            keeper = socket()
+            keeper.setsockopt(SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            _keeper_fd = keeper.detach()
         sock.setsockopt(SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     except OSError:
         return False

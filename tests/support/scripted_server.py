@@ -15,7 +15,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -130,6 +130,7 @@ class ScriptedServer:
         self.in_flight = 0
         self.peak_in_flight = 0
         self._answers = answers
+        self._tasks: set[asyncio.Task[None]] = set()
         self._tls = tls
         self._accept_delay_s = accept_delay_s
         self._idle_close_s = idle_close_s
@@ -158,21 +159,29 @@ class ScriptedServer:
 
     def _serve(self) -> None:
         try:
-            self._loop.create_task(self._accept())
+            self._spawn(self._accept())
             self._loop.run_forever()
         finally:
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            self._loop.run_until_complete(asyncio.sleep(0))
+            self._loop.run_until_complete(self._end_tasks())
             self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.01)  # transports close one turn of the loop later
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)  # the loop itself keeps only weak references
+        task.add_done_callback(self._tasks.discard)
 
     async def _accept(self) -> None:
         while True:
             sock, _ = await self._loop.sock_accept(self._listener)
             self.connections += 1
-            self._loop.create_task(self._converse(sock, self.connections))
+            self._spawn(self._converse(sock, self.connections))
 
     async def _converse(self, sock: socket.socket, number: int) -> None:
         if self._accept_delay_s:

@@ -1,0 +1,97 @@
+"""Every stream fault of `tests/cases/sse.yaml`, played by a scripted server to the client of the load test.
+
+All cases run at once, each variant over one client, so that the whole table takes as long as its longest case.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+import yaml
+
+from scenarios.clients.call import LLMRequest, RequestResult
+from scenarios.clients.factory import build_client
+from tests.support.scripted_server import ScriptedServer, from_case
+
+CASES = {
+    case["id"]: case["repro"] for case in yaml.safe_load((Path(__file__).parents[1] / "cases/sse.yaml").read_text())
+}
+APIS = ("chat", "completions", "responses")
+
+# name: framing (None: the case's own), keep-alive
+VARIANTS: dict[str, tuple[str | None, bool]] = {
+    "keep-alive": (None, True),
+    "one-connection-each": (None, False),
+    "close-delimited": ("close", True),
+    "content-length": ("content-length", True),
+    "live": (None, True),
+}
+
+
+def allowed(repro: dict[str, Any], variant: str) -> bool:
+    """A chunked end without [DONE] says more than a closed connection does; all else may be framed either way."""
+    return (
+        variant not in ("close-delimited", "content-length")
+        or repro.get("response", {}).get("framing", "chunked") == "chunked"
+    )
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def results(request: pytest.FixtureRequest) -> Iterator[dict[str, RequestResult]]:
+    framing, reuse = VARIANTS[request.param]
+    cases = {name: repro for name, repro in CASES.items() if allowed(repro, request.param)}
+    with ScriptedServer(lambda seen: from_case(cases[seen.json["model"]], framing)) as server:
+        clients = {api: build_client(api=api, base_url=server.url, model="", reuse_connections=reuse) for api in APIS}
+        on_token = (lambda _: None) if request.param == "live" else None
+
+        def measure(name: str, repro: dict[str, Any]) -> RequestResult:
+            client = clients[repro.get("dialect", "chat")]
+            call = client.call(LLMRequest(prompt="x", extra_body={"model": name}), on_token)
+            call.run()
+            return call.result()
+
+        jobs = {name: gevent.spawn(measure, name, repro) for name, repro in cases.items()}
+        gevent.joinall(jobs.values(), raise_error=True)
+        for client in clients.values():
+            client.close()
+    yield {name: job.value for name, job in jobs.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_measured_as_the_case_says(name: str, results: dict[str, RequestResult]) -> None:
+    if name not in results:
+        pytest.skip("the case has a framing of its own")
+    expect = dict(CASES[name]["expect"])
+    tolerance_ms = expect.pop("tol_ms")
+    measured = probe_view(results[name])
+    for key, right in expect.items():
+        if key.endswith("_ms") and right is not None:
+            assert measured[key] == pytest.approx(right, abs=tolerance_ms), key
+        else:
+            assert measured[key] == right, key
+
+
+def probe_view(r: RequestResult) -> dict[str, Any]:
+    """The measured request under the cases' names; TPOT by its definition."""
+    arrivals = r.token_arrivals_ms
+    tokens = r.output_tokens if r.output_tokens_source != "estimated" else None
+    tpot_ms = None
+    if tokens is not None and tokens > 1 and len(arrivals) > 1 and arrivals[-1] > arrivals[0]:
+        tpot_ms = (arrivals[-1] - arrivals[0]) / (tokens - 1)
+    return {
+        "outcome": r.outcome,
+        "error_class": r.error_class,
+        "ttft_ms": r.first_token_ms,
+        "first_answer_ms": r.first_answer_ms,
+        "last_token_ms": r.last_token_ms,
+        "e2e_ms": r.e2e_ms,
+        "gaps_ms": [b - a for a, b in zip(arrivals, arrivals[1:], strict=False)],
+        "tpot_ms": tpot_ms,
+        "output_tokens": tokens,
+        "input_tokens": r.input_tokens,
+        "text": r.text,
+        "partial_events": len(arrivals),
+        "counted_output_tokens": tokens if r.outcome == "success" else 0,
+    }
