@@ -66,7 +66,8 @@ clean: ## remove environments, caches and results (runs/ stays)
 # ---------------------------------------------------------------- environments
 # A stamp file holds what was installed; a second call compares times and does nothing.
 
-LOCK = $(PY) -m uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-annotate \
+# One version of each package for all Pythons: types and behaviour are then checked once for all.
+LOCK = $(PY) -m uv pip compile -q --upgrade --universal --fork-strategy fewest --generate-hashes --no-emit-index-url --no-annotate \
        --custom-compile-command "make lock"
 
 venv: $(VENV)/.runtime-installed
