@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from random import Random
+from typing import TypeVar
+
+Due = TypeVar("Due")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,6 @@ def unit_arrivals(seed: str, burstiness: float | None) -> Iterator[float]:
         yield at
 
 
-def share(due: Iterator[float], worker: int, workers: int) -> Iterator[float]:
+def share(due: Iterator[Due], worker: int, workers: int) -> Iterator[Due]:
     """One worker's part of a schedule, by index: the parts of all workers are the whole, exactly."""
     return islice(due, worker, None, workers)

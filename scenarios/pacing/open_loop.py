@@ -1,14 +1,16 @@
 """Keeps to a schedule: starts each request when it is due, whether or not the ones before have ended.
 
-A request that cannot start in time is late or dropped, and counted either way. What a request is, and
-recording how late it was, is for the sender.
+A request that cannot start in time is late or dropped, and counted either way. Recording how late each one
+was is for the sender: `planned_s` of the request says when it was due.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import gevent
 from gevent.pool import Group
 
+from scenarios.clients.call import LLMRequest
 from scenarios.recording.clock import now_s
 
 SLEEP_MARGIN_S = 0.0005  # timers fire up to a millisecond late; the last bit is passed in turns of the loop
@@ -32,13 +34,14 @@ class OpenLoop:
         self.missed = 0  # due before the end, but still waiting for a place then
         self.lag_max_s = 0.0  # longest start after the due time without having waited for a place
 
-    def run(self, due_s: Iterable[float], begin_s: float, end_s: float) -> None:
-        """Start what is due, in seconds after `begin_s`; blocks until `end_s` (both on the process' clock).
+    def run(self, due: Iterable[tuple[float, LLMRequest]], begin_s: float, end_s: float) -> None:
+        """Start requests at their seconds after `begin_s`; blocks until `end_s` (both on the process' clock).
 
-        Requests in flight go on; `join` or `kill` ends them.
+        A request is taken from `due` right after the one before it was started, so that making its prompt does
+        not delay it. Requests in flight go on; `join` or `kill` ends them.
         """
-        for each in due_s:
-            planned_s = begin_s + each
+        for after_s, request in due:
+            planned_s = begin_s + after_s
             if planned_s >= end_s:
                 break
             _sleep_until(planned_s)
@@ -52,7 +55,7 @@ class OpenLoop:
             else:
                 self.lag_max_s = max(self.lag_max_s, now_s() - planned_s)
             self.started += 1
-            self._running.start(gevent.Greenlet(self._send, planned_s))
+            self._running.start(gevent.Greenlet(self._send, replace(request, planned_s=planned_s)))
         _sleep_until(end_s)
 
     @property

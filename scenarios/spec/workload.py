@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, ValidationInfo, field_validator
 
 from scenarios.spec.base import AsTuple, Table, raise_faults
 from scenarios.spec.data import DatasetSpec, PrefixSpec, TraceSpec
@@ -34,6 +34,7 @@ class WorkloadSpec(Table):
     ignore_eos: bool = Field(default=True, description="ask the engine to go on to the full answer length")
     system_prompt: str = ""
     language: Literal["en", "zh"] = "en"
+    models: dict[str, NonNegativeFloat] = Field(default_factory=dict, description="names, such as LoRAs, by weight")
     extra_body: dict[str, Any] = Field(default_factory=dict, description="further keys of the request's body")
     context_tokens: NonNegativeInt = Field(default=0, description="the model's context; 0: unknown")
 
@@ -45,6 +46,13 @@ class WorkloadSpec(Table):
         elif sum(each.weight for each in inputs) <= 0:
             raise_faults([("", "found weights that sum up to 0, expected at least one above 0")])
         return inputs
+
+    @field_validator("models")
+    @classmethod
+    def _weighted_models(cls, models: dict[str, float]) -> dict[str, float]:
+        if models and sum(models.values()) <= 0:
+            raise_faults([("", "found weights that sum up to 0, expected at least one above 0")])
+        return models
 
     @field_validator("dataset", "trace")
     @classmethod

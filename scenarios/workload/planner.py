@@ -4,12 +4,15 @@ When they are sent, and by whom, is for pacing and the users.
 """
 
 from dataclasses import replace
+from random import Random
 
 from scenarios.clients.call import LLMRequest
 from scenarios.spec import WorkloadSpec
 from scenarios.workload.calibration import UNCALIBRATED, Calibration, Learner
 from scenarios.workload.conversations import Conversation, Conversations
 from scenarios.workload.dataset import DatasetRequests
+from scenarios.workload.lengths import WeightedChoice
+from scenarios.workload.request import with_model
 from scenarios.workload.synthetic import SyntheticRequests
 from scenarios.workload.traces import TraceRequests
 from scenarios.workload.vocabulary import estimated_tokens
@@ -25,6 +28,8 @@ class Workload:
         self, spec: WorkloadSpec, seed: int, worker: int, workers: int = 1, calibration: Calibration = UNCALIBRATED
     ) -> None:
         self._learner = Learner(calibration)
+        self._models = list(spec.models)
+        self._next_model = WeightedChoice(list(spec.models.values()), Random(f"{seed}/{worker}/models"))
         self._source: SyntheticRequests | DatasetRequests | TraceRequests
         if spec.dataset:
             self._source = DatasetRequests(spec, spec.dataset, seed, worker, workers)
@@ -42,13 +47,17 @@ class Workload:
 
     def next_request(self, planned_s: float | None = None) -> LLMRequest:
         """The next request, planned for an instant if an open loop says so. WorkloadEnd when a file is used up."""
-        request = self._source.next()
-        return request if planned_s is None else replace(request, planned_s=planned_s)
+        return replace(with_model(self._source.next(), self.next_model()), planned_s=planned_s)
+
+    def next_model(self) -> str | None:
+        """One of the scenario's model names by their weights; None where it is the run's only one."""
+        return self._models[self._next_model.next()] if self._models else None
 
     def next_timed(self) -> tuple[float, LLMRequest]:
         """The next request of a trace, with the seconds from the start of the load at which it is due."""
         assert isinstance(self._source, TraceRequests), "only a trace tells when"
-        return self._source.next_timed()
+        due_s, request = self._source.next_timed()
+        return due_s, with_model(request, self.next_model())
 
     def learn(self, request: LLMRequest, input_tokens: int | None) -> None:
         """An answer's usage has told how long the prompt was: later prompts are made to fit, if nobody knew before."""
@@ -68,6 +77,7 @@ class UserPlan:
         self._workload = workload
         self._conversations = conversations
         self._conversation: Conversation | None = None
+        self._model: str | None = None  # of the conversation
 
     def next_request(self) -> LLMRequest:
         """The next turn of the user's conversation, or of a new one; the worker's next request without any."""
@@ -76,8 +86,9 @@ class UserPlan:
         request = self._conversation.next_request() if self._conversation else None
         while request is None:
             self._conversation = self._conversations.begin()
+            self._model = self._workload.next_model()
             request = self._conversation.next_request()
-        return request
+        return with_model(request, self._model)
 
     def answered(self, request: LLMRequest, text: str | None, input_tokens: int | None) -> None:
         """What came back: the answer's text, None of a failed request, and the prompt's length by usage."""

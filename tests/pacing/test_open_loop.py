@@ -3,6 +3,7 @@
 import gevent
 import pytest
 
+from scenarios.clients.call import LLMRequest
 from scenarios.pacing.arrivals import Stage, schedule, share
 from scenarios.pacing.open_loop import OpenLoop
 from scenarios.recording.clock import now_s
@@ -18,8 +19,8 @@ class Engine:
         self.at_once = 0
         self.most_at_once = 0
 
-    def send(self, planned_s):
-        self.planned_s.append(planned_s)
+    def send(self, request):
+        self.planned_s.append(request.planned_s)
         self.began_s.append(now_s())
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -36,8 +37,12 @@ def run(loop, due, length_s):
     return begin_s
 
 
+def requests(due):
+    return ((at_s, LLMRequest(prompt="hi")) for at_s in due)
+
+
 def constant(rate, length_s):
-    return schedule([Stage(length_s, rate)], "1", burstiness=None)
+    return requests(schedule([Stage(length_s, rate)], "1", burstiness=None))
 
 
 def test_slow_answers_do_not_delay_later_starts():
@@ -72,7 +77,7 @@ def test_a_low_rate_over_several_workers_does_not_drift():
 def test_starts_are_punctual():
     engine = Engine(service_s=0.02)
     loop = OpenLoop(engine.send)
-    run(loop, schedule([Stage(2, 100)], "1"), 2)
+    run(loop, requests(schedule([Stage(2, 100)], "1")), 2)
     loop.join()
     lags = sorted(engine.lags_s())
     # a millisecond alone on a core; other processes may share this one

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from scenarios.spec import InputSpec, LengthSpec, WorkloadSpec
+from scenarios.spec import ConversationSpec, InputSpec, LengthSpec, WorkloadSpec
 from scenarios.workload.planner import Workload
 
 
@@ -88,3 +88,22 @@ def test_prompt_and_answer_never_exceed_the_context():
 
 def test_the_planned_instant_is_passed_on():
     assert Workload(WorkloadSpec(), 1, 0).next_request(planned_s=12.5).planned_s == 12.5
+
+
+def test_models_are_asked_by_their_weights_and_the_body_says_which():
+    spec = WorkloadSpec(models={"base": 3, "lora-a": 1}, extra_body={"top_p": 0.9})
+    bodies = [each.extra_body for each in requests(spec, 400)]
+    assert Counter(body["model"] for body in bodies) == {"base": 300, "lora-a": 100}
+    assert all(body["top_p"] == 0.9 for body in bodies)
+
+
+def test_a_conversation_stays_with_its_model():
+    conversation = ConversationSpec(turns=LengthSpec(tokens=4))
+    user = Workload(WorkloadSpec(models={"a": 1, "b": 1}, conversation=conversation), 1, 0).for_user()
+    models = []
+    for _ in range(40):
+        request = user.next_request()
+        models.append(request.extra_body["model"])
+        user.answered(request, "Yes.", None)
+    assert all(len(set(models[turn : turn + 4])) == 1 for turn in range(0, 40, 4))
+    assert set(models) == {"a", "b"}
