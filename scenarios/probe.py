@@ -53,13 +53,13 @@ def probe(**options: Any) -> None:
             f"--api {options['api']} is not built yet; built are {', '.join(a for a in APIS if a not in NOT_BUILT)}"
         )
     with ExitStack() as stack:
-        result, started_to_sent_ms = _measure(options, stack)
-    figures = _figures(result, started_to_sent_ms)
+        result = _measure(options, stack)
+    figures = _figures(result)
     click.echo(json.dumps(figures, ensure_ascii=False) if options["as_json"] else _timeline(figures))
     sys.exit(0 if result.outcome == schema.SUCCESS else 1)
 
 
-def _measure(options: dict[str, Any], stack: ExitStack) -> tuple[RequestResult, float]:
+def _measure(options: dict[str, Any], stack: ExitStack) -> RequestResult:
     host = options["host"]
     if not host:
         engine = start_embedded_engine()
@@ -84,8 +84,7 @@ def _measure(options: dict[str, Any], stack: ExitStack) -> tuple[RequestResult, 
     prompt = options["prompt"] or PromptMaker(secrets.token_hex(8)).text(0, options["prompt_tokens"])
     call = client.call(LLMRequest(prompt=prompt, max_tokens=options["max_tokens"]))
     call.run()
-    result = call.result()
-    return result, (result.sent_s - result.started_s) * 1000
+    return call.result()
 
 
 def _first_model(host: str, api: str, connection: dict[str, Any]) -> str:
@@ -106,7 +105,7 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _figures(result: RequestResult, started_to_sent_ms: float) -> dict[str, Any]:
+def _figures(result: RequestResult) -> dict[str, Any]:
     succeeded = result.outcome == schema.SUCCESS
     arrivals = result.token_arrivals_ms
     row = {
@@ -133,7 +132,7 @@ def _figures(result: RequestResult, started_to_sent_ms: float) -> dict[str, Any]
         "text": result.text,
         "partial_events": 0 if succeeded else len(arrivals),
         "finish_reason": result.finish_reason,
-        "queue_ms": max(started_to_sent_ms - result.connect_ms, 0.0),
+        "queue_ms": 0.0,  # started - planned: a probe is planned for the moment it starts
         "connect_ms": result.connect_ms,
         "stamp": result.stamp,
     }

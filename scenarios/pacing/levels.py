@@ -61,13 +61,15 @@ class LevelControl:
 
     def walk_by_hand(self) -> None:
         """Users are set by hand: each user count that Locust reaches is a level, measured until the next one."""
+        users = 0
         while True:
-            self._wait(lambda: self._spawned)
-            self._spawned = False
+            # Locust also spawns when it moves users between workers: that is no new level
+            self._wait(lambda: self._spawned and self._runner.target_user_count != users)  # noqa: B023  # waited for here
+            users = self._runner.target_user_count
             now = self._clock.now_unix_s()
             if self._timeline.levels:
                 self._timeline.end_level(now, complete=False)
-            self._timeline.begin_level(MANUAL, self._runner.target_user_count, now)
+            self._timeline.begin_level(MANUAL, users, now)
             self._begin_warmup()
             self._begin_measure()
 

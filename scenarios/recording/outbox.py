@@ -1,16 +1,18 @@
 """Worker side of shipping: records go to a local spool file and, in numbered batches, to the master.
 
 A batch stays in the spool until the master has acknowledged it, and is sent again when that takes too
-long; memory holds only the records since the last batch. Nothing here ever blocks the read path: sending
-over Locust's channel does not wait, and the spool is appended in a greenlet of its own.
+long. Memory is bounded: it holds the records since the last batch, and the channel at most a window of
+batches under way. The read path waits for none of it: batches are made in a greenlet of their own.
 """
 
 import logging
+import math
 import os
 import struct
 import tempfile
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,23 @@ BATCH_INTERVAL_S = 0.5
 BATCH_BYTES = 256 * 1024  # about; one record is never split
 RECORD_BYTES = 400  # about, of a row without its tokens
 RESEND_AFTER_S = 5.0
+WINDOW_BATCHES = 32  # unacknowledged batches under way at a time; the rest waits in the spool
 
 # in front of each batch in the spool: magic, number, length and CRC-32 of the payload
 SPOOL_FRAME = struct.Struct("<4sIII")
 SPOOL_MAGIC = b"TSB1"
 
 Send = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Where an unacknowledged batch lies; in memory only when the spool could not be written."""
+
+    offset: int
+    length: int
+    payload: bytes | None = None
+    sent_s: float = -math.inf
 
 
 class Outbox:
@@ -45,7 +58,7 @@ class Outbox:
         self._worker = worker
         self._send = send
         self._pending: list[Record] = []
-        self._unacknowledged: dict[int, tuple[int, int, float]] = {}  # number -> (offset, length, last sent)
+        self._unacknowledged: dict[int, Batch] = {}  # by number, in order
         self.batch_count = 0
         folder = spool_dir or Path(tempfile.gettempdir())
         self.spool_path = folder / f"tokenswarm-{run_id}-{worker}.spool"
@@ -58,13 +71,13 @@ class Outbox:
         self._pending.append(record)
 
     def ship_due(self, resend_after_s: float = RESEND_AFTER_S) -> None:
-        """Send what is pending, and again what was not acknowledged in time."""
+        """Send what is pending, and again what was not acknowledged in time, as far as the window allows."""
         while self._pending:
-            self._ship_batch()
-        for number, (offset, length, sent_s) in list(self._unacknowledged.items()):
-            if now_s() - sent_s >= resend_after_s:
-                self._unacknowledged[number] = (offset, length, now_s())
-                self._send_batch(number, os.pread(self._spool.fileno(), length, offset))
+            self._make_batch()
+        for number, batch in list(self._unacknowledged.items())[:WINDOW_BATCHES]:
+            if now_s() - batch.sent_s >= resend_after_s:
+                batch.sent_s = now_s()
+                self._send_batch(number, batch)
 
     def run(self) -> None:
         """Ship in intervals, for ever."""
@@ -75,9 +88,8 @@ class Outbox:
     def on_ack(self, number: int) -> None:
         """The master has written a batch."""
         self._unacknowledged.pop(number, None)
-        if not self._unacknowledged and not self._pending:
-            self._spool.seek(0)
-            self._spool.truncate()
+        if not self._unacknowledged and not self._spool.closed:
+            self._spool.truncate(0)
 
     def finish(self, limit_s: float) -> bool:
         """Ship the rest and wait until all of it is acknowledged; the spool stays when it is not."""
@@ -91,29 +103,46 @@ class Outbox:
         if delivered:
             self.spool_path.unlink(missing_ok=True)
         else:
-            logger.error(
-                "%s batches could not be delivered; they are kept in %s", len(self._unacknowledged), self.spool_path
-            )
+            count = len(self._unacknowledged)
+            logger.error("%s batches could not be delivered; they are kept in %s", count, self.spool_path)
         return delivered
 
-    def _ship_batch(self) -> None:
+    def _make_batch(self) -> None:
         count, size = 0, 0
         while count < len(self._pending) and size < BATCH_BYTES:
             record = self._pending[count]
             size += RECORD_BYTES + len(record.arrivals) + len(record.counts) + len(record.channels)
             count += 1
         payload = encode_records(self._pending[:count])
-        number = self.batch_count
-        offset = self._spool.seek(0, os.SEEK_END) + SPOOL_FRAME.size
-        self._spool.write(SPOOL_FRAME.pack(SPOOL_MAGIC, number, len(payload), zlib.crc32(payload)) + payload)
+        self._unacknowledged[self.batch_count] = self._spooled(self.batch_count, payload)
         self._pending = self._pending[count:]
         self.batch_count += 1
-        self._unacknowledged[number] = (offset, len(payload), now_s())
-        self._send_batch(number, payload)
 
-    def _send_batch(self, number: int, payload: bytes) -> None:
-        batch = {"number": number, "crc32": zlib.crc32(payload), "payload": payload}
-        self._send(BATCH, {"run_id": self._run_id, "worker": self._worker, **batch})
+    def _spooled(self, number: int, payload: bytes) -> Batch:
+        frame = SPOOL_FRAME.pack(SPOOL_MAGIC, number, len(payload), zlib.crc32(payload))
+        begin = self._spool.seek(0, os.SEEK_END)
+        try:
+            self._spool.write(frame + payload)
+        except OSError as error:
+            logger.error(  # noqa: TRY400  # the reason is the whole story
+                "CAN'T SPOOL to %s: %s; keeping records in memory", self.spool_path, error.strerror
+            )
+            self._spool.truncate(begin)
+            return Batch(0, 0, payload)
+        return Batch(begin + len(frame), len(payload))
+
+    def _send_batch(self, number: int, batch: Batch) -> None:
+        payload = batch.payload or os.pread(self._spool.fileno(), batch.length, batch.offset)
+        self._send(
+            BATCH,
+            {
+                "run_id": self._run_id,
+                "worker": self._worker,
+                "number": number,
+                "crc32": zlib.crc32(payload),
+                "payload": payload,
+            },
+        )
 
 
 def encode_records(records: list[Record]) -> bytes:

@@ -20,6 +20,7 @@ MASTER_COLUMNS = ("level", "phase")
 ROW_COLUMNS = tuple(name for name in schema.names(schema.REQUESTS_FILE) if name not in MASTER_COLUMNS)
 _RESULT_COLUMNS = tuple(name for name in ROW_COLUMNS if name in RequestResult.__dataclass_fields__)
 _CHANNEL_CODES = {channel: code for code, channel in enumerate(schema.CHANNELS)}
+_REQUEST_ID = ROW_COLUMNS.index("request_id")
 UNKNOWN_COUNT = -1
 
 
@@ -35,6 +36,13 @@ class Record:
     arrivals: bytes
     counts: bytes
     channels: bytes
+
+    @property
+    def request_id(self) -> str:
+        """Which request it is."""
+        found = self.row[_REQUEST_ID]
+        assert isinstance(found, str)
+        return found
 
 
 class Recorder:

@@ -9,6 +9,7 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
+from locust.exception import RPCError
 from locust.rpc.protocol import Message
 from locust.runners import MasterRunner, WorkerRunner
 
@@ -23,6 +24,7 @@ HELLO = "tokenswarm_hello"
 STATUS = "tokenswarm_status"
 FINAL = "tokenswarm_final"
 CLOCK = "tokenswarm_clock"
+ABANDON = "tokenswarm_abandon"
 
 FIRST_CLOCK_EXCHANGES = 5
 CLOCK_INTERVAL_S = 10.0
@@ -62,7 +64,7 @@ class WireLink:
         self._clock = clock
         self._estimate = OffsetEstimate(clock)
         self._exchanged = Event()
-        self._outbox = Outbox(run_id, runner.worker_index, runner.send_message)
+        self._outbox = Outbox(run_id, runner.worker_index, self._send_or_leave)
         self._greenlets: list[gevent.Greenlet] = []
 
     def hello(self, about: dict[str, Any]) -> None:
@@ -104,7 +106,14 @@ class WireLink:
                 gevent.sleep(CLOCK_INTERVAL_S)
 
     def _send(self, kind: str, data: dict[str, Any]) -> None:
-        self._runner.send_message(kind, {"run_id": self.run_id, "worker": self._runner.worker_index, **data})
+        self._send_or_leave(kind, {"run_id": self.run_id, "worker": self._runner.worker_index, **data})
+
+    def _send_or_leave(self, kind: str, data: dict[str, Any]) -> None:
+        """While the channel is broken nothing goes out: batches wait in the spool, counts are told again anyway."""
+        try:
+            self._runner.send_message(kind, data)
+        except RPCError as error:
+            logger.warning("Can't reach the master now (%s): %s", kind, error)
 
 
 def listen_on_worker(runner: WorkerRunner, link: Callable[[], WireLink | None]) -> None:
@@ -122,24 +131,32 @@ def listen_on_worker(runner: WorkerRunner, link: Callable[[], WireLink | None]) 
         if found := current(msg.data):
             found.on_clock(msg.data["asked_s"], msg.data["master_unix_s"])
 
+    def on_abandon(msg: Message, **_: Any) -> None:
+        if current(msg.data):
+            logger.warning("The master knows nothing of run %s: stopping its users", msg.data["run_id"])
+            runner.handle_message(Message("stop", None, runner.client_id))
+
     runner.register_message(ACK, on_ack)
     runner.register_message(CLOCK, on_clock)
+    runner.register_message(ABANDON, on_abandon, concurrent=True)
 
 
 def listen_on_master(
     runner: MasterRunner, inbox: Callable[[str], Inbox | None], now_unix_s: Callable[[], float]
 ) -> None:
     """Route the workers' messages to the inbox of their run; `inbox` gives None for a run that is not open."""
-    strangers: set[str] = set()
+    strangers: set[tuple[str, str]] = set()
 
     def routed(handle: Callable[[Inbox, Message], None]) -> Callable[..., None]:
         def on_message(msg: Message, **_: Any) -> None:
-            found = inbox(msg.data["run_id"])
+            run_id = msg.data["run_id"]
+            found = inbox(run_id)
             if found is not None:
                 handle(found, msg)
-            elif msg.node_id not in strangers:
-                strangers.add(msg.node_id)
-                logger.warning("Dropped %s of worker %s: run %s is not open", msg.type, msg.node_id, msg.data["run_id"])
+            elif (msg.node_id, run_id) not in strangers:
+                strangers.add((msg.node_id, run_id))
+                logger.warning("Worker %s sends for run %s, which is not open here", msg.node_id, run_id)
+                runner.send_message(ABANDON, {"run_id": run_id}, msg.node_id)
 
         return on_message
 

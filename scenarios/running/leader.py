@@ -52,6 +52,7 @@ class Leader:
         self._run: Run | None = None
         self._listen()
         if isinstance(self._runner, MasterRunner):
+            self._options.enable_rebalancing = True  # users of a lost worker go to the others
             drain_before_quit(self._runner, self._await_end)
             listen_on_master(self._runner, self._open_inbox, self._now_unix_s)
         if web_ui is not None and web_ui.app is not None:

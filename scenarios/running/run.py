@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 FINAL_GRACE_S = 15.0  # on top of the stop time-out, for the last batches of the workers
 ROLL_CALL_INTERVAL_S = 0.5
+CLOCK_WARNING_MS = 1000.0
 RECORDED_PACKAGES = ("tokenswarm", "locust", "openai", "httpx2", "gevent", "httptools")
 
 
@@ -84,6 +85,8 @@ class Run:
         self.inbox.drain()
         gevent.killall(self._greenlets)
         self._write_run(ended=True)
+        for warning in self._warnings():
+            logger.warning(warning)
         self.dir.close()
         self._say_the_count()
         self.ended.set()
@@ -128,6 +131,17 @@ class Run:
             logger.error("%(missing)s of %(started)s requests have no row: see reconciliation in run.json", counts)
         logger.info("%s requests started, %s recorded in %s", counts["started"], counts["recorded"], self.dir.path)
 
+    def _warnings(self) -> list[str]:
+        warnings = [self.dir.write_error] if self.dir.write_error else []
+        for state in self.inbox.workers.values():
+            if abs(state.clock_offset_ms) > CLOCK_WARNING_MS:
+                ahead_s = -state.clock_offset_ms / 1000
+                warnings.append(
+                    f"worker {state.worker} ({state.host}): clock {abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'}"
+                    f" the master's, corrected to ± {state.clock_uncertainty_ms:.1f} ms"
+                )
+        return warnings
+
     def _write_run(self, ended: bool) -> None:
         plan = self.plan
         self.dir.write_run(
@@ -155,7 +169,7 @@ class Run:
                 "workers": [state.row() for state in self.inbox.workers.values()],
                 "levels": [level.row() for level in self.timeline.levels],
                 "reconciliation": self.inbox.reconciliation(),
-                "warnings": [self.dir.write_error] if self.dir.write_error else [],
+                "warnings": self._warnings(),
             }
         )
 

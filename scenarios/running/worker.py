@@ -40,6 +40,7 @@ class Worker:
         listen_on_worker(self._runner, lambda: self._link)
         if self._options.processes:
             gevent.signal_handler(signal.SIGINT, self._on_sigint)
+            gevent.spawn(self._end_with_master, os.getppid())
 
     def _on_test_start(self) -> None:
         self._await_delivery()
@@ -59,6 +60,13 @@ class Worker:
     def _await_delivery(self) -> None:
         if self._delivery is not None:
             self._delivery.join(timeout=DELIVERY_LIMIT_S)
+
+    def _end_with_master(self, master_pid: int) -> None:
+        """A master that was killed can't say quit: its children end by themselves, with what they have on disk."""
+        while os.getppid() == master_pid:
+            gevent.sleep(1.0)
+        logger.error("The master is gone")
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def _on_sigint(self) -> None:
         """Ctrl-C reaches every process of the terminal; with --processes it is the master who ends the run."""

@@ -185,7 +185,7 @@ def test_the_example_listens_to_the_token_events(tmp_path):
 
 
 def test_run_time_ends_a_run_in_order(tmp_path):
-    settings = {**truth_flags(tmp_path), "load.measure_s": "600"}
+    settings = {**truth_flags(tmp_path), "load.measure_s": "100"}
     finished = run(tmp_path, "-t", "4s", settings=settings, limit_s=30)
     assert finished.code == 0, finished.output
     assert finished.run["stopped_by"] == "run_time"
