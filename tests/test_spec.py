@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.spec import Scenario, ScenarioError, load_scenario, shipped_scenarios
+from scenarios.spec import LengthSpec, Scenario, ScenarioError, load_scenario, shipped_scenarios
 
 NAME_RULE = "letters, digits, '.', '_' and '-' only, a letter or digit first"
 
@@ -151,6 +151,30 @@ def test_all_faults_are_told_at_once_with_file_key_value_and_expectation(tmp_pat
 def test_a_fault_names_its_key_and_what_is_expected(tmp_path, text, fault):
     source = write(tmp_path, text)
     assert faults_of(source) == [f"{source}: {fault}"]
+
+
+def test_faults_of_values_do_not_hide_those_of_their_combination(tmp_path):
+    source = write(
+        tmp_path,
+        """
+        name = "x"
+        [workload]
+        output = { distribution = "normal", mean = "long", tokens = 5, colour = 1 }
+        [load]
+        measure_s = 0
+        tail_s = -1
+        """,
+    )
+    assert sorted(faults_of(source)) == sorted(
+        [
+            f'{source}: workload.output.mean: found "long", expected a number',
+            f"{source}: workload.output.stddev: missing; distribution 'normal' needs it",
+            f"{source}: workload.output.tokens: not used with distribution 'normal'",
+            f"{source}: workload.output.colour: unknown key; known here: {', '.join(LengthSpec.model_fields)}",
+            f"{source}: load.tail_s: found -1, expected a number of at least 0",
+            f"{source}: load.measure_requests: found 0 with measure_s = 0, expected one of them above 0",
+        ]
+    )
 
 
 def test_invalid_toml_is_told_with_its_line(tmp_path):

@@ -16,7 +16,7 @@ class Table(BaseModel):
 
 
 def raise_faults(faults: Sequence[tuple[str, str]]) -> None:
-    """Raise (key, text) faults of a combination of values, several at once; the empty key is the table itself."""
+    """Raise (key, text) faults from a key's validator, several at once; the empty key is that key, others stand beside it."""
     if faults:
         text = "; ".join(f"{key}: {fault}" for key, fault in faults)
         raise PydanticCustomError(COMBINATION, "{text}", {"text": text, "faults": list(faults)})

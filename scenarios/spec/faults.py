@@ -38,7 +38,7 @@ def faults(error: ValidationError) -> Iterator[tuple[str, str]]:
         loc = each["loc"]
         if each["type"] == COMBINATION:
             for key, text in each["ctx"]["faults"]:
-                yield dotted(loc) + (f".{key}" if key and loc else key), text
+                yield dotted((*loc[:-1], key) if key else loc), text
         else:
             yield dotted(loc), _text(each)
 

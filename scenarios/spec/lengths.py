@@ -3,8 +3,9 @@
 Says what may stand in such a table; drawing lengths from it is `scenarios.workload.lengths`.
 """
 
+import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -34,7 +35,6 @@ KEYS: dict[str, tuple[set[str], set[str]]] = {
 class LengthSpec(Table):
     """A length in tokens: always the same, or drawn from a distribution. `64` is short for `{tokens = 64}`."""
 
-    distribution: Literal["fixed", "uniform", "normal", "lognormal", "empirical"] = "fixed"
     tokens: PositiveInt | None = None
     min: PositiveInt | None = None
     max: PositiveInt | None = None
@@ -44,6 +44,10 @@ class LengthSpec(Table):
     sigma: NonNegativeFloat | None = None
     file: DataFile | None = Field(default=None, description="empirical: a text file with one length a line")
     values: Annotated[tuple[PositiveInt, ...] | None, Field(strict=False, validate_default=True)] = None
+    # The last one: its check sees all the others, also beside faulty ones.
+    distribution: Literal["fixed", "uniform", "normal", "lognormal", "empirical"] = Field(
+        default="fixed", validate_default=True
+    )
 
     @field_validator("values")
     @classmethod
@@ -57,19 +61,27 @@ class LengthSpec(Table):
     def _from_number(cls, value: Any) -> Any:
         return {"tokens": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        needed, allowed = KEYS[self.distribution]
-        set_keys = {key for key in _LENGTH_KEYS if getattr(self, key) is not None}
-        faults = [(key, f"missing; distribution {self.distribution!r} needs it") for key in sorted(needed - set_keys)]
-        extra = sorted(set_keys - needed - allowed)
-        faults += [(key, f"not used with distribution {self.distribution!r}") for key in extra]
-        if self.distribution == "lognormal" and (self.mean is None) == (self.median is None):
+    @field_validator("distribution")
+    @classmethod
+    def _has_its_keys(cls, distribution: str, info: ValidationInfo) -> str:
+        found = info.data
+        needed, allowed = KEYS[distribution]
+        faults = [
+            (key, f"missing; distribution {distribution!r} needs it")
+            for key in sorted(needed)
+            if found.get(key, "faulty") is None
+        ]
+        extra = sorted({key for key, value in found.items() if value is not None} - needed - allowed)
+        faults += [(key, f"not used with distribution {distribution!r}") for key in extra]
+        if (
+            distribution == "lognormal"
+            and [found.get("mean", "faulty"), found.get("median", "faulty")].count(None) != 1
+        ):
             faults.append(("median", "distribution 'lognormal' needs either median or mean"))
-        if self.min is not None and self.max is not None and self.min > self.max:
-            faults.append(("min", f"found {self.min}, expected at most max ({self.max})"))
+        if (found.get("min") or 1) > (found.get("max") or math.inf):
+            faults.append(("min", f"found {found['min']}, expected at most max ({found['max']})"))
         raise_faults(faults)
-        return self
+        return distribution
 
     def label(self) -> str:
         """Short name of the length: `512`, `100-200`, `normal 512±64`."""
@@ -104,9 +116,6 @@ def _quantiles(path: Path) -> tuple[int, ...]:
     lengths.sort()
     steps = min(len(lengths), MAX_VALUES)
     return tuple(lengths[(2 * step + 1) * len(lengths) // (2 * steps)] for step in range(steps))
-
-
-_LENGTH_KEYS = tuple(key for key in LengthSpec.model_fields if key != "distribution")
 
 
 class InputSpec(LengthSpec):
