@@ -128,6 +128,7 @@ class Answering:
         row.completion_tokens = generation.delivered
         row.reasoning_tokens = min(generation.delivered, self._settings.faults.reasoning_tokens)
         row.preemptions = generation.sequence.preemptions
+        row.sum_up_lateness()
         if self._settings.prefix_caching:
             row.cached_tokens = generation.sequence.cached_tokens
 

@@ -26,6 +26,7 @@ class EmbeddedEngine:
 
     def __init__(self, process: "subprocess.Popen[bytes]", url: str) -> None:
         self.url = url
+        self.pid = process.pid
         self._process = process
         self._owner = os.getpid()
 
@@ -33,6 +34,10 @@ class EmbeddedEngine:
         """End it and wait for that. In a forked child of the starter it does nothing."""
         if os.getpid() == self._owner:
             _end(self._process)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        return self._process.wait(timeout_s)
 
 
 def start_embedded_engine(arguments: Sequence[str] = ()) -> EmbeddedEngine:

@@ -13,8 +13,6 @@ from scenarios.engine.faults import Fate
 from scenarios.engine.scheduler import Sequence
 from scenarios.engine.truth import ERROR, TruthRow
 
-LATE_MS = 2.0
-
 
 class ChunkWire(Protocol):
     """What makes the events: `wire.CompletionsWire` or `responses_wire.ResponsesWire`."""
@@ -125,14 +123,11 @@ class Generation:
     def _send(self, chunk: bytes, tokens: int, due_s: float) -> None:
         now_s = perf_counter()
         self._transport.write(chunk)
-        row = self.row
         if tokens:
+            row = self.row
             row.token_s.append(now_s)
+            row.due_s.append(due_s)
             row.tokens.append(tokens)
-        late_ms = (now_s - due_s) * 1000
-        row.late_max_ms = max(row.late_max_ms, late_ms)
-        if late_ms > LATE_MS:
-            row.late_tokens += 1
 
     def _strike(self, fate: Fate) -> None:
         """Let the faults happen that are due after this token."""

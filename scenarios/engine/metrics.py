@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from scenarios.engine.scheduler import Scheduler, Step
-from scenarios.engine.truth import FINISHED, TruthRow
+from scenarios.engine.truth import ERROR, FINISHED, TruthRow
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -66,15 +66,16 @@ class Metrics:
         """A step has ended."""
         self._preemptions += step.preemptions
         self._generation_tokens += len(step.emitted)
+        if step.prefill_tokens:
+            self._prompt_tokens += sum(sequence.prompt_tokens for sequence in step.emitted if sequence.emitted == 1)
         if step.decodes:
             # All that decoded waited for this one step.
             self._itl.observe(duration_s, step.decodes)
 
     def count_request(self, row: TruthRow) -> None:
         """A request that was let in has ended."""
-        self._prompt_tokens += row.prompt_tokens or 0
         if row.outcome != FINISHED:
-            self._finished["error" if row.error or row.fault else "abort"] += 1
+            self._finished["error" if row.outcome == ERROR else "abort"] += 1
             return
         self._finished[row.finish_reason or "stop"] += 1
         if row.ended_s is not None:
@@ -100,7 +101,7 @@ class Metrics:
         yield self._counter("num_preemptions", "Sequences that had to recompute.", self._preemptions)
         yield self._counter("prefix_cache_queries", "Prompt tokens looked up.", scheduler.prefix_queries)
         yield self._counter("prefix_cache_hits", "Prompt tokens found.", scheduler.prefix_hits)
-        yield self._counter("prompt_tokens", "Prompt tokens of ended requests.", self._prompt_tokens)
+        yield self._counter("prompt_tokens", "Prompt tokens computed, or found in the cache.", self._prompt_tokens)
         yield self._counter("generation_tokens", "Generated tokens.", self._generation_tokens)
         success = CounterMetricFamily(
             "vllm:request_success", "Ended requests.", labels=[*self._labels, "finished_reason"]
