@@ -5,6 +5,7 @@ long. Memory is bounded: it holds the records since the last batch, and the chan
 batches under way. The read path waits for none of it: batches are made in a greenlet of their own.
 """
 
+import io
 import logging
 import math
 import os
@@ -12,6 +13,7 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import gevent
 import msgspec
 
 from scenarios.recording.clock import now_s
+from scenarios.recording.files import write_whole
 from scenarios.recording.recorder import Record
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,9 @@ RECORD_BYTES = 400  # about, of a row without its tokens
 RESEND_AFTER_S = 5.0
 WINDOW_BATCHES = 32  # unacknowledged batches under way at a time; the rest waits in the spool
 
+# first in the spool: magic, worker, and how many requests the worker has started: what it loses can be named
+SPOOL_HEADER = struct.Struct("<4sIQ")
+SPOOL_HEADER_MAGIC = b"TSS1"
 # in front of each batch in the spool: magic, number, length and CRC-32 of the payload
 SPOOL_FRAME = struct.Struct("<4sIII")
 SPOOL_MAGIC = b"TSB1"
@@ -62,9 +68,14 @@ class Outbox:
         self.batch_count = 0
         folder = spool_dir or Path(tempfile.gettempdir())
         self.spool_path = folder / f"tokenswarm-{run_id}-{worker}.spool"
-        self._spool = os.fdopen(
-            os.open(self.spool_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b", buffering=0
-        )
+        self._spool = io.FileIO(os.open(self.spool_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+")
+        self.on_started(0)
+
+    def on_started(self, count: int) -> None:
+        """Note on disk how many requests have been started."""
+        if not self._spool.closed:
+            with suppress(OSError):  # a full disk is said when a batch meets it
+                os.pwrite(self._spool.fileno(), SPOOL_HEADER.pack(SPOOL_HEADER_MAGIC, self._worker, count), 0)
 
     def add(self, record: Record) -> None:
         """Take a finished request; it is shipped with the next batch."""
@@ -89,7 +100,7 @@ class Outbox:
         """The master has written a batch."""
         self._unacknowledged.pop(number, None)
         if not self._unacknowledged and not self._spool.closed:
-            self._spool.truncate(0)
+            self._spool.truncate(SPOOL_HEADER.size)
 
     def finish(self, limit_s: float) -> bool:
         """Ship the rest and wait until all of it is acknowledged; the spool stays when it is not."""
@@ -120,9 +131,9 @@ class Outbox:
 
     def _spooled(self, number: int, payload: bytes) -> Batch:
         frame = SPOOL_FRAME.pack(SPOOL_MAGIC, number, len(payload), zlib.crc32(payload))
-        begin = self._spool.seek(0, os.SEEK_END)
+        begin = self._spool.seek(max(self._spool.seek(0, os.SEEK_END), SPOOL_HEADER.size))
         try:
-            self._spool.write(frame + payload)
+            write_whole(self._spool, frame + payload)
         except OSError as error:
             logger.error(  # noqa: TRY400  # the reason is the whole story
                 "CAN'T SPOOL to %s: %s; keeping records in memory", self.spool_path, error.strerror

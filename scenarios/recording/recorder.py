@@ -48,10 +48,17 @@ class Record:
 class Recorder:
     """Requests in flight and counts of one process; hands each finished request to `sink`."""
 
-    def __init__(self, worker: int, clock: Clock, sink: Callable[[Record], None]) -> None:
+    def __init__(
+        self,
+        worker: int,
+        clock: Clock,
+        sink: Callable[[Record], None],
+        on_started: Callable[[int], None] = lambda _count: None,
+    ) -> None:
         self._worker = worker
         self._clock = clock
         self._sink = sink
+        self._on_started = on_started
         self._in_flight: dict[str, float] = {}  # request id -> started, in the order of starting
         self.started_count = 0
         self.recorded_count = 0
@@ -70,6 +77,7 @@ class Recorder:
     def started(self) -> str:
         """Count a request as started and give it its id. Call it right before the client does anything."""
         self.started_count += 1
+        self._on_started(self.started_count)
         request_id = f"{self._worker}-{self.started_count}"
         self._in_flight[request_id] = now_s()
         return request_id

@@ -4,9 +4,7 @@ One writer writes it, whole rows only: a write that fails (a full disk) is rolle
 row, said loudly, and its rows are counted as lost. Where rows come from is not its business.
 """
 
-import fcntl
 import io
-import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import schema
+from scenarios.recording.files import lock_if_free, write_run_file, write_whole
 from scenarios.recording.recorder import Record
 from scenarios.recording.rows import Locate, lines_of, request_lines, token_lines
 
@@ -60,8 +59,7 @@ class RunDir:
         file = self._files[name]
         whole = file.tell()
         try:
-            file.write(text.encode())
-            file.flush()
+            write_whole(file, text.encode())
         except OSError as error:
             self.lost_rows += rows
             self._failed(name, error)
@@ -72,22 +70,6 @@ class RunDir:
     def _failed(self, name: str, error: OSError) -> None:
         self.write_error = f"{self.path / name}: {error.strerror or error}"
         logger.error("CAN'T WRITE %s; rows are being lost. Free some space or stop the run.", self.write_error)
-
-
-def write_run_file(folder: Path, run: Mapping[str, Any]) -> None:
-    """Replace run.json as a whole."""
-    temporary = folder / (schema.RUN_FILE + ".tmp")
-    temporary.write_text(json.dumps(run, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(folder / schema.RUN_FILE)
-
-
-def lock_if_free(file: io.FileIO) -> bool:
-    """Lock an open file of a run against everybody else who writes it; the system unlocks it when its process ends."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _new_folder(runs_dir: Path, name: str) -> Path:

@@ -42,6 +42,9 @@ class LocalLink:
         """Join the run."""
         self._inbox.on_hello(about)
 
+    def started(self, count: int) -> None:
+        """Counts of this very process need no note."""
+
     def record(self, record: Record) -> None:
         """Hand a record to the writer."""
         self._inbox.on_local(self._worker, record)
@@ -71,6 +74,10 @@ class WireLink:
         """Join the run."""
         self._send(HELLO, {"about": about})
         self._greenlets = [gevent.spawn(self._outbox.run), gevent.spawn(self._compare_clocks_forever)]
+
+    def started(self, count: int) -> None:
+        """Note how many requests were started, for the case that this process is killed."""
+        self._outbox.on_started(count)
 
     def record(self, record: Record) -> None:
         """Put a record into the outbox."""

@@ -40,6 +40,9 @@ class Link(Protocol):
     def hello(self, about: dict[str, Any]) -> None:
         """The session joins the run."""
 
+    def started(self, count: int) -> None:
+        """So many requests have been started."""
+
     def record(self, record: Record) -> None:
         """A finished request."""
 
@@ -57,7 +60,7 @@ class Session:
         self.info = info
         self.scenario = Scenario.model_validate(info.scenario)
         self.workload = Workload(self.scenario.workload, info.seed, worker)
-        self.recorder = Recorder(worker, clock, link.record)
+        self.recorder = Recorder(worker, clock, link.record, link.started)
         self.user_count = 0
         self._clock = clock
         self._link = link

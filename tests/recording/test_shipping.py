@@ -14,7 +14,7 @@ from analysis import schema
 from scenarios.clients.call import LLMRequest, RequestResult
 from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
-from scenarios.recording.outbox import Outbox, decode_records, encode_records
+from scenarios.recording.outbox import SPOOL_HEADER, Outbox, decode_records, encode_records
 from scenarios.recording.recorder import Record, Recorder
 from scenarios.recording.run_dir import RunDir
 from scenarios.recording.timeline import Timeline
@@ -122,7 +122,7 @@ def test_a_batch_stays_in_the_spool_until_it_is_acknowledged(tmp_path: Path) -> 
     outbox.ship_due(resend_after_s=0.0)
     assert sent[1][1] == first  # the same number and bytes again
     outbox.on_ack(0)
-    assert outbox.spool_path.stat().st_size == 0
+    assert outbox.spool_path.stat().st_size == SPOOL_HEADER.size
     assert outbox.finish(limit_s=1.0)
     assert not outbox.spool_path.exists()
 
