@@ -303,6 +303,17 @@ def test_a_class_is_judged_by_its_own_answer_length(plain):
     assert "at most 899 prompt tokens fit" in faults_of(plain, overrides)[0]
 
 
+@pytest.mark.parametrize("header", ["Authorization", "X-Api-Key", "api-key", "X-Auth-Token", "Cookie", "client-secret"])
+def test_a_secret_is_named_by_its_variable_and_never_written_out(plain, header):
+    override = f"engine.headers.{header}=Bearer sk-12345"
+    (fault,) = faults_of(plain, [override])
+    assert fault == (
+        f'--set: engine.headers: {header} has a secret written out, expected a variable\'s name, such as "$MY_KEY"'
+    )
+    named = load_scenario(plain, [f"engine.headers.{header}=Bearer $MY_KEY"])
+    assert named.engine.headers == {header: "Bearer $MY_KEY"}
+
+
 # ---------------------------------------------------------------- files that a scenario names
 
 

@@ -4,6 +4,7 @@ The tables of a scenario file as frozen models. `model_dump(mode="json")` of a `
 run.json and to the workers; `Scenario.model_validate` reads it back.
 """
 
+import re
 import secrets
 from typing import Annotated, Literal
 
@@ -20,7 +21,7 @@ from pydantic import (
 from scenarios.spec.base import AsTuple, Strings, Table, raise_faults
 from scenarios.spec.workload import WorkloadSpec
 
-API_NAMES = ("chat", "completions", "responses", "triton-generate", "triton-grpc")
+SECRET_HEADER = re.compile(r"authorization|cookie|(api|access|auth)[-_]?(key|token)|secret|token$", re.IGNORECASE)
 
 
 class TimeoutSpec(Table):
@@ -42,8 +43,18 @@ class EngineSpec(Table):
     verify_tls: bool = True
     ca_file: str = ""
     practice: Strings = Field(default=(), description="flags of the practice engine, used only without --host")
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict, description="`$NAME` stands for a variable's value")
     timeouts: TimeoutSpec = TimeoutSpec()
+
+    @field_validator("headers")
+    @classmethod
+    def _no_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
+        # The scenario goes into run.json. The value is not shown either.
+        told = [name for name, value in headers.items() if SECRET_HEADER.search(name) and "$" not in value]
+        raise_faults(
+            [("", f'{name} has a secret written out, expected a variable\'s name, such as "$MY_KEY"') for name in told]
+        )
+        return headers
 
 
 class LoadSpec(Table):
