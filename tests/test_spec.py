@@ -307,9 +307,8 @@ def test_a_class_is_judged_by_its_own_answer_length(plain):
 def test_a_secret_is_named_by_its_variable_and_never_written_out(plain, header):
     override = f"engine.headers.{header}=Bearer sk-12345"
     (fault,) = faults_of(plain, [override])
-    assert fault == (
-        f'--set: engine.headers: {header} has a secret written out, expected a variable\'s name, such as "$MY_KEY"'
-    )
+    expected = 'found a secret written out, expected the name of a variable, such as "$MY_KEY"'
+    assert fault == f"--set: engine.headers.{header}: {expected}"
     named = load_scenario(plain, [f"engine.headers.{header}=Bearer $MY_KEY"])
     assert named.engine.headers == {header: "Bearer $MY_KEY"}
 

@@ -51,9 +51,8 @@ class EngineSpec(Table):
     def _no_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
         # The scenario goes into run.json. The value is not shown either.
         told = [name for name, value in headers.items() if SECRET_HEADER.search(name) and "$" not in value]
-        raise_faults(
-            [("", f'{name} has a secret written out, expected a variable\'s name, such as "$MY_KEY"') for name in told]
-        )
+        text = 'found a secret written out, expected the name of a variable, such as "$MY_KEY"'
+        raise_faults([(f"headers.{name}", text) for name in told])
         return headers
 
 
