@@ -273,8 +273,8 @@ def test_faults_of_overrides_are_told_together_with_those_of_the_file(tmp_path):
     assert sorted(faults_of(source, ["load.level=1,2", "nokey", "load.levels[4]=3", "name.first=x"])) == sorted(
         [
             "--set nokey: expected key=value, for example load.levels=1,2,4",
-            "--set load.levels[4]=3: load.levels has 1 items, counted from 0",
-            "--set name.first=x: name is not a table",
+            "--set load.levels[4]: load.levels has 1 items, counted from 0",
+            "--set name.first: name is not a table",
             "--set: load.level: unknown key; did you mean load.levels?",
             f"{source}: foo: unknown key; known here: name, description, seed, engine, workload, load, slo, report",
         ]

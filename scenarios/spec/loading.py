@@ -38,7 +38,7 @@ def load_scenario(source: str, overrides: Sequence[str] = ()) -> Scenario:
         key, fault = apply(data, override)
         set_keys.append(key)
         if fault:
-            lines.append(f"--set {override}: {fault}")
+            lines.append(f"--set {key}: {fault}")  # without the value: it may be a secret
     try:
         scenario = Scenario.model_validate(data, context={"folder": path.parent})
     except ValidationError as error:
