@@ -6,7 +6,7 @@ Everything measured below HTTP's meaning is collected here; `outcome` turns it i
 import ssl
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scenarios.clients import stamps
@@ -30,6 +30,18 @@ class Timeouts:
     first_token_s: float | None = 300.0
     gap_s: float | None = 120.0
     total_s: float | None = None
+
+    def next_limit(self, sent_s: float, arrivals_s: Sequence[float]) -> tuple[float | None, str, str]:
+        """The instant of the next time-out after `sent_s`, its error class and what it would mean."""
+        limits: list[tuple[float, str, str]] = []
+        if arrivals_s and self.gap_s is not None:
+            limits.append((arrivals_s[-1] + self.gap_s, "timeout_gap", f"no further token for {self.gap_s} s"))
+        elif not arrivals_s and self.first_token_s is not None:
+            text = f"no token within {self.first_token_s} s"
+            limits.append((sent_s + self.first_token_s, "timeout_first_token", text))
+        if self.total_s is not None:
+            limits.append((sent_s + self.total_s, "timeout_total", f"not ended within {self.total_s} s"))
+        return min(limits, default=(None, "", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +122,7 @@ class Exchange:
         self.sent_s = sent_s = connection.send(request, response, timeouts.first_token_s)
         decoder = self.decoder
         while True:
-            limit_s, error_class, text = self._next_limit(timeouts, sent_s)
+            limit_s, error_class, text = timeouts.next_limit(sent_s, self._arrivals_s)
             connection.wait(limit_s)
             late = not response.wake and limit_s is not None and time.perf_counter() >= limit_s
             if late:
@@ -124,21 +136,12 @@ class Exchange:
                 if decoder is not None and not response.error:
                     decoder.finish(response.end_s)
                 return
-            if late and self._next_limit(timeouts, sent_s)[0] == limit_s:
+            if late and timeouts.next_limit(sent_s, self._arrivals_s)[0] == limit_s:
                 raise WireError(error_class, text)
 
-    def _next_limit(self, timeouts: Timeouts, sent_s: float) -> tuple[float | None, str, str]:
-        """The instant of the next time-out and what it would mean."""
-        limits: list[tuple[float, str, str]] = []
-        arrivals = self.decoder.arrivals_s if self.decoder else []
-        if arrivals and timeouts.gap_s is not None:
-            limits.append((arrivals[-1] + timeouts.gap_s, "timeout_gap", f"no further token for {timeouts.gap_s} s"))
-        elif not arrivals and timeouts.first_token_s is not None:
-            limit_s = sent_s + timeouts.first_token_s
-            limits.append((limit_s, "timeout_first_token", f"no token within {timeouts.first_token_s} s"))
-        if timeouts.total_s is not None:
-            limits.append((sent_s + timeouts.total_s, "timeout_total", f"not ended within {timeouts.total_s} s"))
-        return min(limits, default=(None, "", ""))
+    @property
+    def _arrivals_s(self) -> Sequence[float]:
+        return self.decoder.arrivals_s if self.decoder else ()
 
     # ------------------------------------------------------------------ bytes to events
 

@@ -1,7 +1,9 @@
 """A call whose exchange is measured: what all HTTP clients share between request and result."""
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable
+from typing import Any
 
 from analysis.schema import STAMP_KERNEL, STAMP_READ
 from scenarios.clients import outcome
@@ -53,15 +55,13 @@ class MeasuredCall:
         self._finished = True
 
     def _report_tokens(self) -> None:
-        decoder, sent_s = self._decoder, self._exchange.sent_s
-        if self._on_token is None or sent_s is None:
-            return
-        while self._reported < len(decoder.arrivals_s):
-            index = self._reported
-            self._reported += 1
-            arrival_ms = (decoder.arrivals_s[index] - sent_s) * 1000
-            text = decoder.event_texts[index]
-            self._on_token(TokenEvent(index, arrival_ms, decoder.counts[index], decoder.channels[index], text))
+        if self._on_token is not None and self._exchange.sent_s is not None:
+            self._reported = report_tokens(self._decoder, self._exchange.sent_s, self._reported, self._on_token)
+
+    def events_before(self, instant_s: float) -> int:
+        """About how many token events arrived before an instant: those decoded, and pieces not decoded yet."""
+        decoded_events = bisect_left(self._decoder.arrivals_s, instant_s)
+        return decoded_events + self._exchange.response.pieces_before(instant_s)
 
     def result(self) -> RequestResult:
         """What is known now."""
@@ -73,9 +73,6 @@ class MeasuredCall:
         )
         sent_s = exchange.sent_s if exchange.sent_s is not None else exchange.started_s
         end_s = exchange.end_s if exchange.end_s is not None else time.perf_counter()
-        arrivals_ms = [(arrival_s - sent_s) * 1000 for arrival_s in decoder.arrivals_s]
-        counts = decoder.event_counts()
-        tokens = decoder.token_count()
         result = RequestResult(
             api=self._api,
             model=self._model,
@@ -86,34 +83,54 @@ class MeasuredCall:
             error_class=error_class,
             error_text=outcome.tidy(error_text, self._secret),
             http_status=response.status or None,
-            finish_reason=decoder.finish_reason,
             retry_after_s=outcome.retry_after_s(response.headers.get("retry-after")),
             connect_ms=exchange.connect_ms,
-            output_tokens=tokens.output,
-            output_tokens_source=tokens.source,
-            input_tokens=tokens.input,
-            cached_tokens=tokens.cached,
-            reasoning_tokens=tokens.reasoning,
-            token_arrivals_ms=arrivals_ms,
-            token_counts=counts,
-            token_channels=decoder.channels,
-            text=decoder.text,
             streamed=self._streamed,
             reads=response.reads,
             coalesced_reads=decoder.coalesced_reads,
             response_bytes=response.body_bytes,
             connection_reused=exchange.reused,
             stale_retries=exchange.stale_retries,
+            **decoded(decoder, sent_s),
         )
         if response.headers_s is not None:
             result.headers_ms = (response.headers_s - sent_s) * 1000
-        if arrivals_ms:
-            result.first_token_ms, result.last_token_ms = arrivals_ms[0], arrivals_ms[-1]
-            result.first_event_tokens = counts[0]
-        if decoder.first_answer_s is not None:
-            result.first_answer_ms = (decoder.first_answer_s - sent_s) * 1000
         if response.reads:
             result.stamp = STAMP_READ if response.unstamped_reads else STAMP_KERNEL
             if result.stamp == STAMP_KERNEL:
                 result.read_lag_max_ms = response.max_age_s * 1000
         return result
+
+
+def decoded(decoder: StreamDecoder, sent_s: float) -> dict[str, Any]:
+    """What a decoder tells of a stream, as fields of a `RequestResult`."""
+    arrivals_ms = [(arrival_s - sent_s) * 1000 for arrival_s in decoder.arrivals_s]
+    counts = decoder.event_counts()
+    tokens = decoder.token_count()
+    answer_s = decoder.first_answer_s
+    return {
+        "finish_reason": decoder.finish_reason,
+        "first_token_ms": arrivals_ms[0] if arrivals_ms else None,
+        "first_answer_ms": None if answer_s is None else (answer_s - sent_s) * 1000,
+        "last_token_ms": arrivals_ms[-1] if arrivals_ms else None,
+        "first_event_tokens": counts[0] if counts else None,
+        "output_tokens": tokens.output,
+        "output_tokens_source": tokens.source,
+        "input_tokens": tokens.input,
+        "cached_tokens": tokens.cached,
+        "reasoning_tokens": tokens.reasoning,
+        "token_arrivals_ms": arrivals_ms,
+        "token_counts": counts,
+        "token_channels": decoder.channels,
+        "text": decoder.text,
+    }
+
+
+def report_tokens(decoder: StreamDecoder, sent_s: float, reported: int, tell: Callable[[TokenEvent], None]) -> int:
+    """Tell a live listener of the token events since the first `reported` ones; how many there are now."""
+    while reported < len(decoder.arrivals_s):
+        index = reported
+        reported += 1
+        arrival_ms = (decoder.arrivals_s[index] - sent_s) * 1000
+        tell(TokenEvent(index, arrival_ms, decoder.counts[index], decoder.channels[index], decoder.event_texts[index]))
+    return reported

@@ -17,6 +17,7 @@ _PARSERS: dict[str, Callable[[bytes], Chunk]] = {
     "completions": payloads.chat_chunk,
     "responses": payloads.responses_chunk,
     "triton-generate": payloads.triton_chunk,
+    "triton-grpc": payloads.triton_chunk,  # parsed from gRPC messages before; `take` gets them
 }
 
 # Reasons by which a server says in an orderly way that it failed.
@@ -119,6 +120,10 @@ class StreamDecoder:
             self.malformed = f"an event is not JSON: {error}"
             self._end(arrived_s)
             return
+        self.take(chunk, arrived_s)
+
+    def take(self, chunk: Chunk, arrived_s: float) -> None:
+        """Take one event that is parsed already."""
         self.events += 1
         if chunk.error_text is not None:
             self._fail(chunk.error_text, arrived_s)
@@ -209,9 +214,10 @@ class StreamDecoder:
         if self._running is None:
             # Usage that comes only with the finish is final, not running: then text makes the token events.
             self._running = count is not None and (has_payload or not choice.finish_reason)
+        if usage is not None and (count is not None or usage.prompt_tokens is not None):
+            self._usage = usage
         if usage is None or count is None:
             return None
-        self._usage = usage
         index = choice.index or 0
         known = self._running_counts.get(index, 0)
         self._running_counts[index] = max(known, count)
@@ -236,7 +242,7 @@ class StreamDecoder:
             output = sum(self._running_counts.values())
             complete = self._usage_with_finish and self._finished_choices.issuperset(self._running_counts)
             source = USAGE if complete else RUNNING_USAGE
-        elif self._api == "triton-generate" and self.counts and None not in self.counts:
+        elif self._api.startswith("triton") and self.counts and None not in self.counts:
             output, source = sum(filter(None, self.counts)), USAGE
         usage = self._usage or Usage()
         if output == 0 and source == ESTIMATED:
