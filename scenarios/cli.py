@@ -13,6 +13,7 @@ from gevent import monkey
 COMMANDS = {
     "probe": ("scenarios.probe", "probe"),
     "engine": ("scenarios.engine.command", "engine"),
+    "recover": ("scenarios.recording.recover", "recover"),
     "report": ("analysis.cli", "report"),
 }
 

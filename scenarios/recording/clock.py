@@ -22,6 +22,10 @@ class Clock:
         """Unix seconds on the master's clock of an instant on this process' monotonic clock."""
         return monotonic_s + self._unix_minus_monotonic_s + self.offset_s
 
+    def monotonic_s(self, unix_s: float) -> float:
+        """The instant on this process' monotonic clock of Unix seconds on the master's clock."""
+        return unix_s - self._unix_minus_monotonic_s - self.offset_s
+
     def now_unix_s(self) -> float:
         """Now, on the master's clock."""
         return self.unix_s(now_s())

@@ -43,6 +43,8 @@ class WorkerState:
     at_unix_s: float = 0.0  # of its last status
     oldest_unix_s: float | None = None
     in_flight: int = 0
+    workload: dict[str, int] = field(default_factory=dict)  # lengths drawn, rows read, and what was wrong with them
+    workload_end: str = ""  # why it has nothing more to send
     batches: set[int] = field(default_factory=set)  # numbers of the batches written
 
     def row(self) -> dict[str, Any]:
@@ -133,6 +135,11 @@ class Inbox:
         """Wait until the queue is written."""
         while not self._queue.empty() or self._writing:
             gevent.sleep(0.01)
+
+    def workload_end(self) -> str:
+        """Why no worker has anything more to send; empty while one has."""
+        ends = [state.workload_end for state in self.workers.values() if not state.lost]
+        return ends[0] if ends and all(ends) else ""
 
     # What level control asks for
 

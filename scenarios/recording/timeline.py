@@ -5,7 +5,7 @@ request that has ended can be placed at once.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,11 +43,13 @@ _START_COLUMN = {
 class Timeline:
     """The levels so far and where an instant falls in them."""
 
-    def __init__(self, on_level_end: Callable[[Level], None]) -> None:
+    def __init__(self, on_level_end: Callable[[Level], None], on_change: Callable[[], None] = lambda: None) -> None:
         self.levels: list[Level] = []
         self._on_level_end = on_level_end
+        self._on_change = on_change
         self._boundaries: list[float] = []
         self._places: list[tuple[int | None, str | None]] = []
+        self.on_boundary: Callable[[], None] = lambda: None
 
     @property
     def phase(self) -> str | None:
@@ -84,6 +86,26 @@ class Timeline:
         index = bisect_right(self._boundaries, unix_s) - 1
         return self._places[index] if index >= 0 else (None, None)
 
+    def boundaries(self) -> list[tuple[float, int | None, str | None]]:
+        """Where each phase begins, with its level and name."""
+        return [(at, level, phase) for at, (level, phase) in zip(self._boundaries, self._places, strict=True)]
+
     def _mark(self, at_unix_s: float, level: int | None, phase: str | None) -> None:
         self._boundaries.append(at_unix_s)
         self._places.append((level, phase))
+        self.on_boundary()
+        self._on_change()
+
+
+def replayed(levels: Iterable[Mapping[str, Any]]) -> Timeline:
+    """The timeline of an earlier run from its rows of levels; a level that never ended goes on for ever."""
+    timeline = Timeline(lambda _level: None)
+    for row in levels:
+        level = timeline.begin_level(row["mode"], row["requested"], row["ramp_start_unix_s"])
+        level.users, level.workers = row["users"], row["workers"]
+        for phase, column in _START_COLUMN.items():
+            if row[column] is not None:
+                timeline.begin_phase(phase, row[column])
+        if row["tail_end_unix_s"] is not None:
+            timeline.end_level(row["tail_end_unix_s"], row["complete"])
+    return timeline

@@ -6,7 +6,7 @@
 import logging
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from scenarios.recording.run_dir import RunDir
 from scenarios.recording.timeline import Timeline
 from scenarios.running.session import RunInfo
 from scenarios.spec import Scenario
+from scenarios.workload.calibration import Calibration
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class RunPlan:
     host: str
     model: str
     engine: str
+    calibration: Calibration
     by_hand: bool  # users are set by hand instead of by the scenario's levels
 
 
@@ -54,9 +56,18 @@ class Run:
         self.plan = plan
         self.dir = RunDir(plan.runs_dir, plan.scenario.name)
         self.info = RunInfo(
-            self.dir.path.name, plan.host, plan.model, plan.scenario.seed, plan.scenario.model_dump(mode="json")
+            run_id=self.dir.path.name,
+            host=plan.host,
+            model=plan.model,
+            seed=plan.scenario.seed,
+            scenario=plan.scenario.model_dump(mode="json"),
+            workers=max(1, getattr(environment.runner, "worker_count", 1)),
+            calibration=asdict(plan.calibration),
         )
-        self.timeline = Timeline(lambda level: self.dir.write_rows(schema.LEVELS_FILE, [level.row()]))
+        # run.json is kept up to date, so that a master that is killed leaves what it knew
+        self.timeline = Timeline(
+            lambda level: self.dir.write_rows(schema.LEVELS_FILE, [level.row()]), lambda: self._write_run(ended=False)
+        )
         self.inbox = Inbox(self.dir, self.timeline, clock.now_unix_s)
         self.control = LevelControl(plan.scenario.load, environment.runner, self.timeline, self.inbox, clock)
         self._clock = clock
@@ -64,6 +75,7 @@ class Run:
         self.ended = Event()
         self._runner = environment.runner
         self._started_unix_s = time.time()
+        self._versions = {package: version(package) for package in RECORDED_PACKAGES}
         self._greenlets = [gevent.spawn(self.inbox.write_forever)]
         self._write_run(ended=False)
 
@@ -102,7 +114,7 @@ class Run:
         measured = [level for level in self.timeline.levels if level.measure_start_unix_s is not None]
         if not measured or reconciliation["missing"] or self.dir.write_error:
             return False
-        return self.plan.by_hand or self.stopped_by in ("plan", "run_time")
+        return self.plan.by_hand or self.stopped_by in ("plan", "run_time", "workload_end")
 
     def _await_workers(self, runner: MasterRunner) -> None:
         stop_timeout_s = runner.environment.stop_timeout or 0.0
@@ -160,9 +172,10 @@ class Run:
                 "engine": plan.engine,
                 "seed": plan.scenario.seed,
                 "scenario": self.info.scenario,
+                "calibration": self.info.calibration,
                 "overrides": list(plan.overrides),
                 "by_hand": plan.by_hand,
-                "versions": {package: version(package) for package in RECORDED_PACKAGES},
+                "versions": self._versions,
                 "python": platform.python_version(),
                 "platform": platform.platform(),
                 "worker_events": self.inbox.worker_events,
