@@ -23,6 +23,21 @@ def build_client(
     cumulative: bool = False,
 ) -> Client:
     """One client for all users of a process. `proxies` by scheme; None takes them from the environment."""
+    if api == "triton-grpc":
+        from scenarios.clients.triton_grpc import TritonGrpcClient  # switches gRPC to gevent: only where it is used
+
+        return TritonGrpcClient(
+            base_url=base_url,
+            model=model,
+            timeouts=timeouts,
+            api_key=api_key_from(api_key_env) if api_key_env else None,  # OPENAI_API_KEY is not for a Triton
+            headers=headers,
+            verify=verify,
+            ca_file=ca_file,
+            proxied=proxies is None or bool(proxies),
+            reuse_connections=reuse_connections,
+            cumulative=cumulative,
+        )
     if api not in API_PATHS:
         raise ValueError(f"no client for API {api!r}; there are: {', '.join(API_PATHS)}")
     wire = Wire(Pool(keeps=reuse_connections), timeouts, verify, ca_file)

@@ -1,0 +1,327 @@
+"""The client of Triton's gRPC API: decoupled models over ModelStreamInfer, by the definitions of all clients.
+
+Responses are taken by request id. The stream's end is the response with `triton_final_response`, else, where
+a server has no such mark, the end of its stream with status OK. Kernel stamps can't be had under gRPC.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import gevent
+import grpc
+from gevent.event import Event
+from gevent.lock import RLock
+from tritonclient.grpc import service_pb2
+
+from analysis.schema import CUT_OFF, EMPTY, FAILURE, STAMP_CALLBACK, SUCCESS
+from scenarios.clients import outcome, stamps
+from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
+from scenarios.clients.exchange import Timeouts
+from scenarios.clients.grpc_streams import GrpcFault, Lane, Lanes, Metadata, Stream, fault_of
+from scenarios.clients.measured import decoded, report_tokens
+from scenarios.clients.token_events import StreamDecoder
+from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values, read_model
+from scenarios.clients.triton_tensors import MalformedResponse, Response, decode_response, encode_request
+
+API = "triton-grpc"
+DEFAULT_PORT = 8001
+GRACE_S = 0.005
+
+
+def grpc_target(address: str) -> tuple[str, bool]:
+    """`grpc://host:8001`, `grpcs://…` or plain `host:8001` → what gRPC dials, and whether by TLS."""
+    url = urlsplit(address if "://" in address else f"grpc://{address}")
+    if url.scheme not in ("grpc", "grpcs", "http", "https") or not url.hostname:
+        raise ValueError(f"{address!r} is no gRPC address: expected grpc://HOST:{DEFAULT_PORT} or grpcs://HOST:PORT")
+    host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
+    return f"{host}:{url.port or DEFAULT_PORT}", url.scheme in ("grpcs", "https")
+
+
+class TritonGrpcClient:
+    """One Triton server and model; see `scenarios.clients.call.Client`."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        model: str,
+        timeouts: Timeouts,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        verify: bool = True,
+        ca_file: str | None = None,
+        proxied: bool = True,
+        reuse_connections: bool = True,
+        cumulative: bool = False,
+    ) -> None:
+        target, tls = grpc_target(base_url)
+        if tls and not verify:
+            raise ValueError("gRPC can't go without checking certificates: name the server's with engine.ca_file")
+        roots = Path(ca_file).read_bytes() if ca_file else None
+        credentials = grpc.ssl_channel_credentials(roots) if tls else None
+        self.model = model
+        self.timeouts = timeouts
+        self.cumulative = cumulative
+        self.secret = api_key or ""
+        self.lanes = Lanes(target, credentials, keeps=reuse_connections, proxied=proxied)
+        self._headers = dict(headers or {})
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._known: TritonModel | None = None
+        self._asking = RLock()
+        self.numbers = count(1)
+
+    def call(self, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None = None) -> "TritonGrpcCall":
+        return TritonGrpcCall(self, request, on_token)
+
+    def metadata(self, extra: Mapping[str, str] | None = None) -> Metadata:
+        return [(name.lower(), value) for name, value in {**self._headers, **(extra or {})}.items()]
+
+    def known_model(self, lane: Lane | None = None) -> TritonModel:
+        """The model by the server's metadata, asked for once. Raises `GrpcFault`."""
+        with self._asking:
+            if self._known is None:
+                self._known = self._ask_model(lane)
+            return self._known
+
+    def _ask_model(self, lane: Lane | None) -> TritonModel:
+        metadata = self._unary("ModelMetadata", service_pb2.ModelMetadataRequest(name=self.model), lane)
+        try:
+            answer = self._unary("ModelConfig", service_pb2.ModelConfigRequest(name=self.model), lane)
+        except GrpcFault:
+            config = None  # KServe's own protocol has no such call
+        else:
+            config = {
+                "input": [{"name": each.name, "optional": each.optional} for each in answer.config.input],
+                "model_transaction_policy": {"decoupled": answer.config.model_transaction_policy.decoupled},
+                "ensemble_scheduling": answer.config.HasField("ensemble_scheduling"),
+            }
+        return read_model(
+            {
+                "name": self.model,
+                "inputs": [_tensor(each) for each in metadata.inputs],
+                "outputs": [_tensor(each) for each in metadata.outputs],
+            },
+            config,
+        )
+
+    def is_ready(self) -> bool:
+        """Whether the server says that it is ready. Raises `GrpcFault`."""
+        ready: bool = self._unary("ServerReady", service_pb2.ServerReadyRequest()).ready
+        return ready
+
+    def list_models(self) -> list[str]:
+        """Names of the models that are loaded. Raises `GrpcFault`."""
+        index = self._unary("RepositoryIndex", service_pb2.RepositoryIndexRequest(ready=True))
+        return [each.name for each in index.models]
+
+    def _unary(self, method: str, message: Any, connected: Lane | None = None) -> Any:
+        timeout_s, metadata = self.timeouts.connect_s, self.metadata()
+        lane = connected or self.lanes.take()
+        try:
+            lane.connect(timeout_s, metadata)
+            return getattr(lane.service, method)(message, timeout=timeout_s, metadata=metadata)
+        except grpc.RpcError as error:
+            raise fault_of(error) from None
+        finally:
+            if connected is None:
+                self.lanes.release(lane, broken=not lane.connected)
+
+    def close(self) -> None:
+        self.lanes.close()
+
+
+def _tensor(each: Any) -> dict[str, Any]:
+    return {"name": each.name, "datatype": each.datatype, "shape": list(each.shape)}
+
+
+class TritonGrpcCall:
+    """One request of a `TritonGrpcClient`; see `scenarios.clients.call.Call`."""
+
+    def __init__(
+        self, client: TritonGrpcClient, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._on_token = on_token
+        self._id = request.extra_headers.get("X-Request-Id") or f"request-{next(client.numbers)}"
+        self._streamed = bool(request.extra_body.get("stream", True))
+        self._decoder = StreamDecoder(API, cumulative=client.cumulative, keep_event_texts=on_token is not None)
+        self._wake = Event()
+        self._stream: Stream | None = None
+        self._started_s = time.perf_counter()
+        self._end_s: float | None = None
+        self._failure: tuple[str, str] | None = None
+        self._finished = False
+        self._has_end = False  # a proper end was seen
+        self._says_final: bool | None = None  # whether the server marks its last response; None: not known yet
+        self._foreign: dict[str, list[tuple[float, Response]]] | None = {}  # by other ids, until ours is seen
+        self._reported = 0
+        self._connect_ms = 0.0
+        self._reused = False
+        self._responses = 0
+        self._bytes = 0
+
+    def run(self) -> None:
+        """Send the request and block until its stream has ended; faults of server and network are results."""
+        self._started_s = time.perf_counter()
+        try:
+            self._converse()
+        except GrpcFault as fault:
+            self._failure = (fault.error_class, fault.text)
+        except InvalidInputs as error:
+            self._failure = ("invalid_inputs", str(error))
+        finally:
+            self._end_s = self._end_s or time.perf_counter()
+            stamps.COUNTERS.reads += self._responses
+            if self._stream is not None:
+                if self._has_end or self._decoder.ended:
+                    self._stream.let_end()
+                else:
+                    self._stream.cancel()
+        self._finished = True
+
+    def _converse(self) -> None:
+        client = self._client
+        metadata = client.metadata(self._request.extra_headers)
+        lane = client.lanes.take()
+        try:
+            self._connect(lane, metadata)
+            model = client.known_model(lane)
+            message = encode_request(model, input_values(model, self._request), self._id)
+        except BaseException:
+            client.lanes.release(lane, broken=not lane.connected)
+            raise
+        self._stream = Stream(client.lanes, lane, message, metadata, self._on_response, self._wake.set)
+        self._await_end(self._stream)
+
+    def _connect(self, lane: Lane, metadata: Metadata) -> None:
+        self._reused = lane.connected
+        if not self._reused:
+            begin_s = time.perf_counter()
+            try:
+                lane.connect(self._client.timeouts.connect_s, metadata)
+            finally:
+                self._connect_ms = (time.perf_counter() - begin_s) * 1000
+
+    def _await_end(self, stream: Stream) -> None:
+        timeouts, arrivals_s = self._client.timeouts, self._decoder.arrivals_s
+        begin_s = time.perf_counter()
+        while True:
+            limit_s, error_class, text = timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)
+            if not self._wake.wait(None if limit_s is None else max(0.0, limit_s - time.perf_counter())):
+                gevent.sleep(GRACE_S)  # a busy process must not take responses that wait for a silent server
+            if self._end_s is not None:
+                return
+            if stream.end_s is not None:
+                self._judge_end(stream, stream.end_s)
+                return
+            if timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)[0] == limit_s:
+                raise GrpcFault(error_class, text)
+
+    def _judge_end(self, stream: Stream, end_s: float) -> None:
+        """The stream has ended without a response marked as the last."""
+        self._adopt()
+        self._end_s = self._end_s or end_s
+        if self._decoder.ended or self._decoder.malformed is not None:
+            return
+        if stream.fault is not None:
+            raise stream.fault
+        if self._says_final is False:
+            raise GrpcFault("truncated_stream", "the stream ended without a response marked as the last one")
+        if not self._decoder.events:
+            raise GrpcFault("no_events", "the stream ended without any response")
+        self._has_end = True
+
+    # ------------------------------------------------------------------ responses
+
+    def _on_response(self, arrived_s: float, data: bytes) -> None:
+        self._responses += 1
+        self._bytes += len(data)
+        if self._end_s is not None:
+            return
+        try:
+            response = decode_response(data)
+        except MalformedResponse as error:
+            self._decoder.malformed = str(error)
+            self._end(arrived_s)
+            return
+        if self._foreign is not None and response.request_id not in ("", self._id):
+            self._foreign.setdefault(response.request_id, []).append((arrived_s, response))
+            if response.final and len(self._foreign) == 1:
+                self._adopt()
+            return
+        if response.request_id in ("", self._id):
+            self._foreign = None  # the server echoes ids: other ones are other requests'
+            self._take(arrived_s, response)
+
+    def _adopt(self) -> None:
+        """A server that never echoes ids: where one id is all there is in a stream of one request, it is ours."""
+        if self._foreign and len(self._foreign) == 1:
+            (responses,) = self._foreign.values()
+            self._foreign = None
+            for arrived_s, response in responses:
+                self._take(arrived_s, response)
+
+    def _take(self, arrived_s: float, response: Response) -> None:
+        if response.final is not None:
+            self._says_final = response.final
+        self._decoder.take(response.chunk, arrived_s)
+        if self._on_token is not None and self._stream is not None and self._stream.sent_s is not None:
+            self._reported = report_tokens(self._decoder, self._stream.sent_s, self._reported, self._on_token)
+        if response.final:
+            self._has_end = True
+        if response.final or self._decoder.ended:
+            self._end(arrived_s)
+
+    def _end(self, arrived_s: float) -> None:
+        self._end_s = arrived_s
+        self._wake.set()
+
+    # ------------------------------------------------------------------ result
+
+    def result(self) -> RequestResult:
+        """What is known now."""
+        verdict, error_class, error_text = self._judge()
+        stream, decoder = self._stream, self._decoder
+        sent_s = stream.sent_s if stream is not None and stream.sent_s is not None else self._started_s
+        end_s = self._end_s if self._end_s is not None else time.perf_counter()
+        result = RequestResult(
+            api=API,
+            model=self._client.model,
+            started_s=self._started_s,
+            sent_s=sent_s,
+            outcome=verdict,
+            e2e_ms=(end_s - sent_s) * 1000,
+            error_class=error_class,
+            error_text=outcome.tidy(error_text, self._client.secret),
+            connect_ms=self._connect_ms,
+            connection_reused=self._reused,
+            streamed=self._streamed,
+            stamp=STAMP_CALLBACK if self._responses else None,
+            reads=self._responses,
+            response_bytes=self._bytes,
+            **decoded(decoder, sent_s),
+        )
+        if not self._streamed:  # one response with the whole text tells no token times
+            result.first_token_ms = result.first_answer_ms = result.last_token_ms = result.first_event_tokens = None
+            result.token_arrivals_ms, result.token_counts, result.token_channels = [], [], []
+            if result.output_tokens_source == "estimated":
+                result.output_tokens = result.output_tokens_source = None
+        return result
+
+    def _judge(self) -> outcome.Verdict:
+        decoder = self._decoder
+        if self._failure is not None:
+            return (FAILURE, *self._failure)
+        if not self._finished:
+            return CUT_OFF, None, None
+        if decoder.error_text is not None:
+            return FAILURE, "server_error_event", decoder.error_text
+        if decoder.malformed is not None:
+            return FAILURE, "protocol_error", decoder.malformed
+        return (SUCCESS if decoder.arrivals_s else EMPTY), None, None
