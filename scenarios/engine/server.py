@@ -6,6 +6,7 @@ waits for the end of the loop's turn); and its timers are exact to the kernel's,
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import resource
@@ -130,7 +131,8 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _ignore(_signal: int, _frame: FrameType | None) -> None:
