@@ -129,6 +129,13 @@ def run(command: Command, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A ```python block, run as it stands."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S
+    )
+
+
 @contextmanager
 def server(command: Command, folder: Path) -> Iterator[None]:
     """A background command; up when its port listens, gone with its whole process group."""
