@@ -25,7 +25,7 @@ _LIBEV_READ = 1
 # next one finds the connection free, and so long behind its back, before the connection is closed instead.
 _DRAIN_WAIT_S = 0.05
 _DRAIN_S = 5.0
-_DRAIN_BYTES = 1 << 20
+_DRAIN_READS = 1000
 
 
 class Connection:
@@ -114,7 +114,7 @@ class Connection:
         if response.wake and self._waiter is not None:
             waiter, self._waiter = self._waiter, None
             waiter.switch(None)
-        elif self._after_drain is not None and (response.complete or response.received_bytes > _DRAIN_BYTES):
+        elif self._after_drain is not None and (response.complete or response.reads > _DRAIN_READS):
             self._after_drain()
 
     def _feed_encrypted(self, data: bytes, arrived_s: float) -> None:

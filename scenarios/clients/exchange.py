@@ -92,7 +92,7 @@ class Exchange:
             connection = self._connect(wire, route)
         try:
             self._converse(connection, wire.timeouts, request)
-            if self.reused and self.response.closed and not self.response.received_bytes:
+            if self.reused and self.response.closed and not self.response.reads:
                 # The server closed the idle connection while the request was on its way: nothing was answered,
                 # so it is sent once more. Its latency starts there; the lost time lies before `sent`.
                 connection.close()

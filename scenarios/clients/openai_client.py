@@ -104,7 +104,7 @@ class OpenAICall(MeasuredCall):
         try:
             self._client.send(self._request, self._body, exchange)
         except openai.APIError as error:
-            if exchange.failure is None and not exchange.response.received_bytes and exchange.end_s is None:
+            if exchange.failure is None and not exchange.response.reads and exchange.end_s is None:
                 exchange.failure = ("connect", str(error))
 
 

@@ -30,7 +30,7 @@ def judge(exchange: Exchange, decoder: StreamDecoder, api: str, *, streamed: boo
     if not finished:
         return CUT_OFF, None, None
     if response.error and not response.status:
-        return FAILURE, "protocol_error" if response.received_bytes else "disconnected", response.error
+        return FAILURE, "protocol_error" if response.reads else "disconnected", response.error
     if not response.status:
         return FAILURE, "disconnected", "the server closed the connection without an answer"
     if not 200 <= response.status < 300:

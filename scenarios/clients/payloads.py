@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-_NO_ERROR = (b"", b"null", b'""', b"{}", b"[]", b"false")
-
 
 class Function(msgspec.Struct, gc=False):
     """Name and arguments of a tool call, or a fragment of them."""
@@ -69,7 +67,7 @@ class Chunk(msgspec.Struct, gc=False):
 
     choices: list[Choice] | None = None
     usage: Usage | None = None
-    error: msgspec.Raw = msgspec.Raw()
+    error: Any = None
     error_text: str | None = msgspec.field(default=None, name="$error_text")
     end: bool = msgspec.field(default=False, name="$end")
     event_tokens: int | None = msgspec.field(default=None, name="$event_tokens")
@@ -112,7 +110,7 @@ def chat_chunk(data: bytes) -> Chunk:
         chunk = _decode_chunk(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _tolerant_chunk(decode_any(data))
-    if chunk.error in _NO_ERROR and chunk.choices is not None:
+    if not chunk.error and chunk.choices is not None:
         return chunk
     return _tolerant_chunk(decode_any(data))
 
@@ -273,7 +271,7 @@ class _TritonEvent(msgspec.Struct, gc=False):
     num_output_tokens: int | None = None
     num_input_tokens: int | None = None
     finish_reason: str | None = None
-    error: msgspec.Raw = msgspec.Raw()
+    error: Any = None
 
 
 _decode_triton = msgspec.json.Decoder(_TritonEvent).decode
@@ -287,9 +285,9 @@ def triton_chunk(data: bytes) -> Chunk:
         value = _object(decode_any(data))
         event = _TritonEvent(_text(value.get("text_output")), _first_count(value, "num_output_tokens"))
         event.num_input_tokens = _first_count(value, "num_input_tokens")
-        event.error = msgspec.Raw(msgspec.json.encode(value.get("error")))
-    if event.error not in _NO_ERROR:
-        return Chunk(error_text=error_message(msgspec.json.decode(event.error)))
+        event.error = value.get("error")
+    if event.error:
+        return Chunk(error_text=error_message(event.error))
     reason = None if event.finish_reason == "None" else event.finish_reason
     usage = Usage(prompt_tokens=event.num_input_tokens) if event.num_input_tokens is not None else None
     choices = [Choice(text=event.text_output, finish_reason=reason)]

@@ -6,9 +6,10 @@ message or connection ended, or the bytes no longer look like the regular stream
 error or a first event is noticed at once while regular tokens disturb nobody.
 """
 
-from httptools import HttpParserError, HttpResponseParser
+from bisect import bisect_left
+from collections.abc import Iterator
 
-Read = tuple[bytes, float]  # body bytes of one socket read, their arrival
+from httptools import HttpParserError, HttpResponseParser
 
 # How regular events begin (see `on_body`) and end: a JSON object and a blank line.
 _HEAD_BYTES = 24
@@ -20,10 +21,9 @@ class Response:
     """State of one response; its methods are called by the parser and the connection's read callback."""
 
     __slots__ = (
-        "_discard",
+        "_discarding",
         "_head",
         "_parser",
-        "_piece_ends",
         "_pieces",
         "_stamps",
         "body_bytes",
@@ -36,7 +36,6 @@ class Response:
         "keep_alive",
         "max_age_s",
         "reads",
-        "received_bytes",
         "status",
         "unstamped_reads",
         "wake",
@@ -57,13 +56,11 @@ class Response:
         self.reads = 0
         self.unstamped_reads = 0
         self.max_age_s = 0.0
-        self.received_bytes = 0
         self.body_bytes = 0
         self._pieces: list[bytes] = []
-        self._piece_ends: list[int] = []
         self._stamps: list[float] = []
         self._head = _IRREGULAR
-        self._discard = False
+        self._discarding = False
         self._parser = HttpResponseParser(self)
 
     # ------------------------------------------------------------------ by the read callback
@@ -71,9 +68,7 @@ class Response:
     def feed(self, data: bytes, arrived_s: float) -> None:
         """Take what one read returned."""
         self.reads += 1
-        self.received_bytes += len(data)
         self.end_s = arrived_s
-        known = len(self._pieces)
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
@@ -81,13 +76,6 @@ class Response:
                 self.error = f"the answer is not HTTP/1.1: {error}"
             self.keep_alive = False
             self.closed = self.wake = True
-        if self.headers_s is None and self.status:
-            self.headers_s = arrived_s
-        if len(self._pieces) != known:
-            self._piece_ends.append(len(self._pieces))
-            self._stamps.append(arrived_s)
-            if self.wake_always:
-                self.wake = True
 
     def end_of_input(self, now_s: float, error: str | None) -> None:
         """The connection ended. That is a complete message only where nothing else delimits the body."""
@@ -109,18 +97,18 @@ class Response:
             self.headers.clear()
             return
         self.status = status
+        self.headers_s = self.end_s
         if self.headers.get("content-encoding", "identity") != "identity":
             self.wake_always = True
 
     def on_body(self, piece: bytes) -> None:
-        if self._discard:
-            return
         self._pieces.append(piece)
-        self.body_bytes += len(piece)
+        self._stamps.append(self.end_s)
         if not (piece.startswith(self._head) and piece.endswith(_REGULAR_ENDS)):
+            self.wake = not self._discarding
             # Events of one stream begin alike ("data: {"id":"chatcmpl-…"); another beginning is news.
-            self._head = piece[:_HEAD_BYTES] if len(piece) >= _HEAD_BYTES else _IRREGULAR
-            self.wake = True
+            regular = len(piece) >= _HEAD_BYTES and not self.wake_always
+            self._head = piece[:_HEAD_BYTES] if regular else _IRREGULAR
 
     def on_message_complete(self) -> None:
         if not self.status:  # an interim answer
@@ -139,19 +127,19 @@ class Response:
     def media_type(self) -> str:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-    def take(self) -> list[Read]:
-        """Body bytes read since the last call, one entry per socket read."""
-        pieces, ends, stamps = self._pieces, self._piece_ends, self._stamps
-        self._pieces, self._piece_ends, self._stamps = [], [], []
+    def pieces_before(self, instant_s: float) -> int:
+        """Pieces of body that were read before an instant and not taken yet: an event each, as a rule."""
+        return bisect_left(self._stamps, instant_s)
+
+    def take(self) -> Iterator[tuple[bytes, float]]:
+        """Pieces of the body read since the last call, each with its arrival; those of one read share it."""
+        pieces, stamps = self._pieces, self._stamps
+        self._pieces, self._stamps = [], []
         self.wake = False
-        start = 0
-        reads: list[Read] = []
-        for end, stamp in zip(ends, stamps, strict=True):
-            reads.append((pieces[start] if end == start + 1 else b"".join(pieces[start:end]), stamp))
-            start = end
-        return reads
+        self.body_bytes += sum(map(len, pieces))
+        return zip(pieces, stamps, strict=True)
 
     def discard(self) -> None:
-        """What still comes is only read away."""
-        self._discard = True
-        self.wake = self.wake_always = False
+        """Nobody wants the pieces that still come: only the end of the message or connection wakes."""
+        self._discarding = True
+        self.wake = False

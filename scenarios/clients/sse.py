@@ -31,6 +31,14 @@ class EventDecoder:
 
     def feed(self, data: bytes) -> list[Event]:
         """Events completed by `data`, oldest first."""
+        if (  # nearly always: exactly one event of one line, nothing left over from before
+            data.find(b"\n") == len(data) - 2
+            and data.startswith(b"data: ")
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+            and not (self._pieces or self._first or self._skip_lf)
+        ):
+            return [(b"", data[6:-2])] if len(data) > 8 else []
         if self._skip_lf and data.startswith(b"\n"):
             data = data[1:]  # second half of a CR LF: its line ended with the read before
             self._skip_lf = False
@@ -61,10 +69,7 @@ class EventDecoder:
             self._first = False
             blocks[0] = blocks[0].removeprefix(_BOM)
         for block in blocks:
-            if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:  # nearly all of them
-                if len(block) > 6:
-                    yield b"", block[6:]
-            elif event := _parse_block(block):
+            if event := _parse_block(block):
                 yield event
 
 

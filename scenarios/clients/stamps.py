@@ -62,9 +62,11 @@ def enable(sock: socket) -> bool:
 def age_s(ancillary: list[tuple[int, int, bytes]]) -> float | None:
     """Seconds since the kernel received what was just read; None without a usable stamp."""
     now = time.time()  # first: the age is as of the read
-    for _level, kind, value in ancillary:
-        if kind == _SO_TIMESTAMPNS and len(value) == _TIMESPEC.size:
-            seconds, nanoseconds = _TIMESPEC.unpack(value)
-            age: float = now - seconds - nanoseconds * 1e-9
-            return age if -0.001 < age < _MAX_AGE_S else None
-    return None
+    if not ancillary:
+        return None
+    _level, _kind, value = ancillary[0]  # nothing else was asked for
+    if len(value) != _TIMESPEC.size:
+        return None
+    seconds, nanoseconds = _TIMESPEC.unpack(value)
+    age: float = now - seconds - nanoseconds * 1e-9
+    return age if -0.001 < age < _MAX_AGE_S else None

@@ -56,6 +56,8 @@ class StreamDecoder:
         self._sse = sse.EventDecoder()
         self._cumulative = cumulative
         self._keep_event_texts = keep_event_texts
+        self._coalesced_s = 0.0
+        self._plain = False
         self._seen: dict[tuple[int, str], str] = {}
         self._first_choice: int | None = None
         self._texts: list[str] = []
@@ -72,14 +74,11 @@ class StreamDecoder:
         return "".join(self._texts)
 
     def feed(self, data: bytes, arrived_s: float) -> None:
-        """Take one read; the events that it completed arrived with it."""
-        before = len(self.arrivals_s)
+        """Take bytes in order; the events that they complete arrived with them."""
         for kind, payload in self._sse.feed(data):
             if self.ended:
                 break
             self._event(kind, payload, arrived_s)
-        if len(self.arrivals_s) - before > 1:
-            self.coalesced_reads += 1
 
     def finish(self, arrived_s: float) -> None:
         """End of the body; `arrived_s` is the arrival of its last bytes."""
@@ -134,6 +133,8 @@ class StreamDecoder:
 
     def _chunk(self, chunk: Chunk, arrived_s: float) -> None:
         choices = chunk.choices
+        if self._plain and choices and self._plain_token(chunk, choices, arrived_s):
+            return
         if not choices:
             if chunk.usage is not None:
                 self._final_usage(chunk.usage)
@@ -158,10 +159,34 @@ class StreamDecoder:
             if choice.finish_reason:
                 self._finish_choice(choice, arrived_s)
 
+    def _plain_token(self, chunk: Chunk, choices: list[Choice], arrived_s: float) -> bool:
+        """Short cut for what nearly every event is: more answer text of the only choice, and nothing else."""
+        choice = choices[0]
+        delta = choice.delta
+        text = choice.text if delta is None else delta.content
+        if (
+            not text
+            or len(choices) > 1
+            or chunk.usage is not None
+            or choice.finish_reason
+            or choice.token_ids
+            or chunk.event_tokens is not None
+            or choice.index != self._first_choice
+        ):
+            return False
+        self._texts.append(text)
+        self._token_event(ANSWER, text, None, arrived_s)
+        return True
+
     def _token_event(self, channel: str, text: str, tokens: int | None, arrived_s: float) -> None:
         if channel == ANSWER and self.first_answer_s is None:
             self.first_answer_s = arrived_s
-        self.arrivals_s.append(arrived_s)
+            self._plain = self._running is False and not self._cumulative
+        arrivals_s = self.arrivals_s
+        if arrivals_s and arrivals_s[-1] == arrived_s and arrived_s != self._coalesced_s:
+            self.coalesced_reads += 1
+            self._coalesced_s = arrived_s
+        arrivals_s.append(arrived_s)
         self.counts.append(tokens)
         self.channels.append(channel or (self.channels[-1] if self.channels else ANSWER))
         if self._keep_event_texts:

@@ -42,9 +42,12 @@ class Answer:
     head_delay_ms: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Seen:
-    """One request as it arrived; `connection` counts connections from 1."""
+    """One request as it arrived; `connection` counts connections from 1.
+
+    `late_ms` is how late the server was with a step of its answer, at most: on a busy machine a test allows for it.
+    """
 
     method: str
     target: str
@@ -52,6 +55,7 @@ class Seen:
     body: bytes
     connection: int
     at_s: float  # time.perf_counter of its last byte
+    late_ms: float = 0.0
 
     @property
     def json(self) -> Any:
@@ -218,7 +222,7 @@ class ScriptedServer:
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
         try:
-            return await self._play(self._choose(seen), writer)
+            return await self._play(self._choose(seen), seen, writer)
         finally:
             self.in_flight -= 1
 
@@ -229,7 +233,7 @@ class ScriptedServer:
             return self._answers(seen)
         return self._answers[min(len(self.requests), len(self._answers)) - 1]
 
-    async def _play(self, answer: Answer, writer: asyncio.StreamWriter) -> bool:
+    async def _play(self, answer: Answer, seen: Seen, writer: asyncio.StreamWriter) -> bool:
         """Send the answer; True if the connection may take another request."""
         due_s = self._loop.time() + answer.head_delay_ms / 1000
         await asyncio.sleep(due_s - self._loop.time())
@@ -238,6 +242,7 @@ class ScriptedServer:
         for delay_ms, data in answer.script:
             due_s += delay_ms / 1000
             await asyncio.sleep(due_s - self._loop.time())
+            seen.late_ms = max(seen.late_ms, (self._loop.time() - due_s) * 1000)
             if isinstance(data, str):
                 return await _close(data, answer, writer)
             writer.write(
