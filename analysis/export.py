@@ -42,17 +42,17 @@ def spreadsheet_safe(text: str) -> str:
 def to_markdown(summary: RunSummary) -> str:
     """Verdict, answer and the table by level, for an issue or a job summary."""
     lines = [
-        f"### {_md(summary.name)}: {summary.verdict.status}",
+        f"### {md(summary.name)}: {summary.verdict.status}",
         "",
-        f"**{_md(summary.answer)}**",
+        f"**{md(summary.answer)}**",
         "",
-        *(f"- {reason.severity}: {_md(reason.text)}; {_md(reason.advice)}" for reason in summary.verdict.reasons),
+        *(f"- {reason.severity}: {md(reason.text)}; {md(reason.advice)}" for reason in summary.verdict.reasons),
         "",
         *_md_levels(summary),
     ]
     if summary.errors:
         lines += ["", "| error | text | count |", "|---|---|---:|"]
-        lines += [f"| {_md(name)} | {_md(text)[:120]} | {count} |" for name, text, count in summary.errors[:10]]
+        lines += [f"| {md(name)} | {md(text)[:120]} | {count} |" for name, text, count in summary.errors[:10]]
     return "\n".join(lines) + "\n"
 
 
@@ -86,7 +86,8 @@ def _md_stats(values: Stats) -> str:
     return " / ".join(ms(value) for value in (values.mean, values.p50, values.p95, values.p99))
 
 
-def _md(text: str) -> str:
+def md(text: str) -> str:
+    """Text on one line that Markdown and HTML leave alone."""
     flat = " ".join(text.split())
     for character in "\\|<>`*_[]":
         flat = flat.replace(character, f"\\{character}")

@@ -9,6 +9,7 @@ its error gives an effective sample size, Wilson's interval for the share, and t
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from analysis.windows import Window
 BATCHES = 20
 LEAST_PER_BATCH = 2
 LEAST_ABOVE, LEAST_INDEPENDENT_ABOVE = 15, 5
-Z_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,11 @@ def share_bounds(hits: Floats, share: float) -> tuple[float, float]:
     return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
-def student_t(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t, by the Cornish-Fisher expansion (0.1 % from 5 degrees on)."""
-    z = Z_95
-    return (
-        z
-        + (z**3 + z) / (4 * degrees)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * degrees**3)
-    )
+@lru_cache(maxsize=256)
+def student_t(degrees: int, confidence: float = 0.95) -> float:
+    """The two-sided quantile of Student's t: of 95 % of the distribution its absolute value is below."""
+    # the density integrated over the angle, t = sqrt(degrees) * tan(angle): finite and smooth
+    angles = (np.arange(200_000) + 0.5) / 200_000 * (math.pi / 2)
+    below = np.cumsum(np.cos(angles) ** (degrees - 1))
+    angle = float(np.interp(confidence, below / below[-1], angles))
+    return math.sqrt(degrees) * math.tan(angle)

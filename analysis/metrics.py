@@ -144,12 +144,12 @@ def itl_ms(tokens: pd.DataFrame, rows: NDArray[np.bool_]) -> Floats:
     return gaps_ms(tokens, rows)[0]
 
 
-def gaps_ms(tokens: pd.DataFrame, rows: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.int32]]:
-    """The gaps of `itl_ms` with the row number in `requests` that each belongs to."""
+def gaps_ms(tokens: pd.DataFrame, rows: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.int32], Floats]:
+    """The gaps of `itl_ms`, with the row number in `requests` of each and the instant (ms since sent) of its end."""
     code, index, arrival = codes(tokens), tokens["index"].to_numpy(), tokens["arrival_ms"].to_numpy()
     follows = (code[1:] == code[:-1]) & (index[1:] == index[:-1] + 1) & rows[code[1:]]
     gaps: Floats = (arrival[1:] - arrival[:-1])[follows]
-    return gaps, code[1:][follows]
+    return gaps, code[1:][follows], arrival[1:][follows]
 
 
 def codes(tokens: pd.DataFrame) -> NDArray[np.int32]:

@@ -3,7 +3,7 @@
 How a chart looks is left to `analysis/html/report.js`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from analysis import metrics, schema, windows
 from analysis.metrics import Floats
 from analysis.runs import Run
 from analysis.summary import LevelSummary, RunSummary
-from analysis.windows import Mask
+from analysis.windows import Level, Mask
 
 ECDF_POINTS = 240
 TIMELINE_TICKS = 400
+HEAT_TIMES, HEAT_GAPS = 72, 26
+FLOW_BINS = 400
 LEAST_MS = 0.01  # zero has no place on a logarithmic axis
 
 
@@ -28,6 +30,8 @@ def charts(run: Run, summary: RunSummary) -> dict[str, Any]:
         "levels": [level_point(level) for level in summary.levels],
         "ecdf": {str(level.level): distributions(run, masks[level.level]) for level in summary.levels},
         "timelines": {str(level.level): timelines(run, masks[level.level]) for level in summary.levels},
+        "heatmaps": {str(number): heatmap(run, level, masks[number]) for number, level in levels.items()},
+        "flow": flow(run, summary, list(levels.values())),
         "windows": [window_points(level) for level in summary.levels if level.windows],
     }
 
@@ -113,6 +117,75 @@ def timeline(run: Run, name: str, row: int) -> dict[str, Any]:
         "length_class": None if pd.isna(request["length_class"]) else str(request["length_class"]),
         "arrivals_ms": [round(float(arrival), 2) for arrival in arrivals[::step]],
     }
+
+
+def heatmap(run: Run, level: Level, mask: Mask) -> dict[str, Any] | None:
+    """Gaps between token events of a level, counted by when they ended and (logarithmically) how long they were."""
+    good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
+    gaps, code, ended = metrics.gaps_ms(run.tokens, good)
+    if not len(gaps) or not level.window.seconds > 0:
+        return None
+    since = windows.sent_unix_s(run.requests)[code] + ended / 1000 - level.window.start_unix_s
+    times = np.linspace(0, max(float(since.max()), level.window.seconds), HEAT_TIMES + 1)
+    low, high = np.percentile(gaps, 0.5), float(gaps.max())
+    edges = np.geomspace(max(low, LEAST_MS), max(high, low * 1.5, LEAST_MS * 2) * 1.001, HEAT_GAPS + 1)
+    counts = np.histogram2d(since, np.clip(gaps, edges[0], None), bins=(times, edges))[0]
+    return {
+        "times": [f"{time:.3g}" for time in times[:-1]],
+        "gaps": [f"{edge:.3g}" for edge in edges[:-1]],
+        "cells": [[int(x), int(y), int(counts[x, y])] for x, y in np.argwhere(counts > 0)],
+    }
+
+
+def flow(run: Run, summary: RunSummary, levels: Sequence[Level]) -> dict[str, Any]:
+    """Tokens per second and requests in flight over the whole run, with phases and steady parts."""
+    sent, ended = windows.sent_unix_s(run.requests), windows.ended_unix_s(run.requests)
+    known = np.isfinite(sent) & np.isfinite(ended)
+    if not known.any():
+        return {"tokens": [], "in_flight": [], "phases": [], "steady": [], "end_s": 1}
+    start, end = float(sent[known].min()), float(ended[known].max())
+    edges = np.linspace(start, max(end, start + 0.001), FLOW_BINS + 1)
+    width = edges[1] - edges[0]
+    tokens = windows.token_flow(run)
+    rates = np.histogram(tokens.unix_s, edges, weights=tokens.tokens)[0] / width
+    busy = np.diff(_busy_seconds(np.sort(sent[known]), np.sort(ended[known]), edges)) / width
+    seconds = np.round(edges[:-1] - start, 2).tolist()
+    return {
+        "tokens": [[at, round(float(rate), 1)] for at, rate in zip(seconds, rates, strict=True)],
+        "in_flight": [[at, round(float(number), 2)] for at, number in zip(seconds, busy, strict=True)],
+        "phases": [phase for level in levels for phase in _phases(level, start)],
+        "steady": [
+            [round(part.start_unix_s - start, 2), round(part.end_unix_s - start, 2)]
+            for level in summary.levels
+            if level.steady
+            for part in [level.steady.window]
+        ],
+        "end_s": round(end - start, 2),
+    }
+
+
+def _busy_seconds(sent: Floats, ended: Floats, edges: Floats) -> Floats:
+    """Request-seconds spent in flight up to each edge: of all sent before it, less what came after their end."""
+
+    def elapsed(instants: Floats) -> Floats:
+        sums = np.concatenate([[0.0], np.cumsum(instants - edges[0])])
+        before = np.searchsorted(instants, edges)
+        total: Floats = before * (edges - edges[0]) - sums[before]
+        return total
+
+    return elapsed(sent) - elapsed(ended)
+
+
+def _phases(level: Level, start: float) -> list[list[Any]]:
+    """Name, from, to (seconds since the run began) and label of each phase that took place."""
+    bounds = [
+        (schema.RAMP, level.ramp_start_unix_s, level.warmup_start_unix_s),
+        (schema.WARMUP, level.warmup_start_unix_s, level.window.start_unix_s),
+        (schema.MEASURE, level.window.start_unix_s, level.window.end_unix_s),
+        (schema.TAIL, level.window.end_unix_s, level.tail_end_unix_s),
+    ]
+    label = f"{level.requested:g}" if level.requested is not None else str(level.number)
+    return [[name, round(begin - start, 2), round(end - start, 2), label] for name, begin, end in bounds if end > begin]
 
 
 def window_points(level: LevelSummary) -> dict[str, Any]:

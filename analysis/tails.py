@@ -46,7 +46,7 @@ def tails(run: Run, mask: Mask, stall_ms: float = STALL_MS) -> Tails:
     """Tails of the requests in `mask`."""
     requests = run.requests[mask]
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
-    gaps, code = metrics.gaps_ms(run.tokens, good)
+    gaps, code, _ = metrics.gaps_ms(run.tokens, good)
     output = run.requests["output_tokens"].to_numpy()[good]
     return Tails(
         longest_gap_ms=metrics.stats(longest_gaps(gaps, code)),

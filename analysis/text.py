@@ -19,10 +19,14 @@ PIPE_WIDTH = 140  # columns when nobody's terminal says otherwise
 
 def print_summary(summary: RunSummary, console: Console | None = None) -> None:
     """Print the report; a pipe gets a fixed width and no colours."""
-    console = console or Console()
+    print_rendered(render(summary), console or Console())
+
+
+def print_rendered(rendered: RenderableType, console: Console) -> None:
+    """Print anything; a pipe gets a fixed width and no colours."""
     if not console.is_terminal:
         console = Console(file=console.file, width=PIPE_WIDTH, color_system=None)
-    console.print(render(summary))
+    console.print(rendered)
 
 
 def render(summary: RunSummary) -> RenderableType:
@@ -75,7 +79,8 @@ def _verdict_text(what: str, verdict: Verdict) -> Text:
     return text
 
 
-def _table(title: str, *columns: str, left: int = 1) -> Table:
+def new_table(title: str, *columns: str, left: int = 1) -> Table:
+    """A plain table; the first `left` columns hold text."""
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
@@ -85,7 +90,7 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
 
 
 def _load_table(summary: RunSummary) -> Table:
-    table = _table(
+    table = new_table(
         "Levels (concurrency) and what became of their measured requests",
         "level", "achieved", "started", "success", "failed", "empty", "cut off", "verdict",
     )  # fmt: skip
@@ -98,7 +103,7 @@ def _load_table(summary: RunSummary) -> Table:
 
 
 def _rate_table(summary: RunSummary) -> Table:
-    table = _table(
+    table = new_table(
         "Rates over the measure window (± half of the 95 % interval)",
         "level", "output tok/s", "total tok/s", "req/s", "tok/s/user", "1000 tokens", "SLO met", "goodput/s",
     )  # fmt: skip
@@ -150,7 +155,7 @@ def _latency_cells(values: Stats, error: str) -> list[Text]:
 
 
 def _latency_table(summary: RunSummary) -> Table:
-    table = _table(
+    table = new_table(
         "Latencies of successful requests, ms (nearest rank; grey: too few values)",
         "level", "metric", "n", "mean", "p50", "p90", "p95", "p99", "max", left=2,
     )  # fmt: skip
@@ -163,7 +168,7 @@ def _latency_table(summary: RunSummary) -> Table:
 
 
 def _tail_table(summary: RunSummary) -> Table:
-    table = _table(
+    table = new_table(
         f"Tails (adjusted: all started requests, failures take for ever; stall: a gap over {_stall_limit(summary):g} ms)",
         "level", "longest gap p50", "p99", "max", "stalls/1k tokens", "adjusted TTFT p95", "p99", "fairness", "steady",
     )  # fmt: skip
@@ -190,7 +195,7 @@ def _stall_limit(summary: RunSummary) -> float:
 
 
 def _token_table(summary: RunSummary) -> Table:
-    table = _table(
+    table = new_table(
         "Token audit (successful requests)",
         "level", "counted by", "output", "asked for", "events", "tokens/event", "stopped early", "reasoning", "input vs plan",
     )  # fmt: skip
@@ -208,7 +213,7 @@ def _token_table(summary: RunSummary) -> Table:
 
 
 def _class_table(summary: RunSummary) -> Table:
-    table = _table(
+    table = new_table(
         "By length class",
         "level", "class", "started", "success", "input asked", "input", "output",
         "TTFT mean", "TTFT p95", "TPOT mean", "TPOT p95", "E2E p95", "SLO met", left=2,
@@ -236,7 +241,7 @@ def _class_rows(table: Table, level: LevelSummary) -> None:
 
 
 def _window_table(summary: RunSummary) -> Table:
-    table = _table(
+    table = new_table(
         "By time",
         "level", "from s", "started", "failed", "tok/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "SLO met",
     )  # fmt: skip
@@ -256,7 +261,7 @@ def _window_table(summary: RunSummary) -> Table:
 
 
 def _error_table(summary: RunSummary) -> Table:
-    table = _table("Errors (all phases)", "class", "text", "count", left=2)
+    table = new_table("Errors (all phases)", "class", "text", "count", left=2)
     for name, text, count in summary.errors[:10]:
         shown = text.replace("\n", " ⏎ ")
         table.add_row(escape(name), escape(shown if len(shown) <= 90 else shown[:89] + "…"), str(count))

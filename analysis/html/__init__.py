@@ -1,5 +1,5 @@
 """The report as one HTML file: styles, scripts and data inside, so it opens anywhere and asks no network."""
 
-from analysis.html.page import write_page
+from analysis.html.page import write_comparison, write_page
 
-__all__ = ["write_page"]
+__all__ = ["write_comparison", "write_page"]

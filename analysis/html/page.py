@@ -1,41 +1,57 @@
-"""Renders `report.html.j2`. Everything that came from the run is escaped: it may hold markup of any kind."""
+"""Renders the pages. Everything that came from a run is escaped: it may hold markup of any kind."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis import plots, text
+from analysis import compare_text, plots, text
+from analysis.compare import Comparison
+from analysis.html.words import translate, words
 from analysis.runs import Run
 from analysis.summary import LevelSummary, RunSummary
 
 HERE = Path(__file__).parent
 
 
-def write_page(run: Run, summary: RunSummary, path: Path) -> None:
-    """Write the page of a run."""
-    path.write_text(render_page(run, summary), encoding="utf-8")
+def write_page(run: Run, summary: RunSummary, path: Path, language: str = "en") -> None:
+    """Write the report page of a run."""
+    path.write_text(render_page(run, summary, language), encoding="utf-8")
 
 
-def render_page(run: Run, summary: RunSummary) -> str:
-    """The page of a run as text."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"ms": text.ms, "num": text.number, "pct": text.percent}
+def render_page(run: Run, summary: RunSummary, language: str = "en") -> str:
+    """The report page of a run as text."""
     data = plots.charts(run, summary) | {"slo": _slo(summary), "best": summary.best_level, "chunked": summary.chunked}
-    return environment.get_template("report.html.j2").render(
+    return _render(
+        "report",
+        language,
+        data,
         s=summary,
         head=_headline_level(summary),
         environment=_environment(summary.info),
         latency_rows=text.latency_rows,
-        data=json_for_script(data),
-        echarts=_asset("vendor/echarts.min.js"),
-        script=_asset("report.js"),
-        style=_asset("report.css"),
+        endless=text.endless,
     )
+
+
+def write_comparison(firsts: Sequence[RunSummary], comparisons: Sequence[Comparison], path: Path) -> None:
+    """Write the page that overlays runs; `firsts` are the first run of each group, in order."""
+    names = [comparisons[0].first, *(comparison.other for comparison in comparisons)]
+    data = {
+        "runs": [
+            {"name": name, "levels": [plots.level_point(level) for level in run.levels]}
+            for name, run in zip(names, firsts, strict=True)
+        ],
+        "effects": [asdict(comparison) for comparison in comparisons],
+        "slo": _slo(firsts[0]),
+    }
+    rendered = _render("compare", "en", data, comparisons=comparisons, firsts=firsts, names=names, told=compare_text)
+    path.write_text(rendered, encoding="utf-8")
 
 
 def json_for_script(data: Any) -> Markup:
@@ -44,6 +60,22 @@ def json_for_script(data: Any) -> Markup:
     for character in "<>&":
         dumped = dumped.replace(character, f"\\u{ord(character):04x}")
     return Markup(dumped)  # noqa: S704 escaped just above
+
+
+def _render(name: str, language: str, data: dict[str, Any], **values: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"ms": text.ms, "num": text.number, "pct": text.percent}
+    environment.globals |= {"_": partial(translate, language=language), "language": language}
+    return environment.get_template(f"{name}.html.j2").render(
+        data=json_for_script(data | {"words": words(language)}),
+        echarts=_asset("vendor/echarts.min.js"),
+        core=_asset("charts.js"),
+        script=_asset(f"{name}.js"),
+        style=_asset("report.css"),
+        **values,
+    )
 
 
 def _asset(name: str) -> Markup:

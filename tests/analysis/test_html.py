@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import analysis
+from analysis import compare
 from analysis.html import page
 
 VENDOR = Path(page.__file__).parent / "vendor"
 EVIL = "</script><script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
-CHARTS = {"frontier", "interactivity", "ttft", "tpot", "ecdf", "outcomes", "timeline"}
+CHARTS = {"frontier", "interactivity", "ttft", "tpot", "ecdf", "outcomes", "flow", "timeline", "heatmap"}
 
 
 @pytest.fixture
@@ -84,10 +85,14 @@ def browser():
 
 
 def open_page(browser, run, **context):
-    """The page opened from its file with the network off, and what it complained about or asked for."""
+    """The report opened from its file with the network off, and what it complained about or asked for."""
     loaded = analysis.load(run.write())
     file = loaded.path / "report.html"
     page.write_page(loaded, analysis.summarise(loaded), file)
+    return open_file(browser, file, **context)
+
+
+def open_file(browser, file, **context):
     tab = browser.new_context(offline=True, **context).new_page()
     trouble = []
     tab.on("console", lambda message: trouble.append(message.text))
@@ -120,9 +125,10 @@ def test_switches_and_the_level_choice_redraw_and_say_their_state(browser, evil_
             button.click()
             assert button.get_attribute("aria-pressed") == "true"
             assert len(group.query_selector_all("[aria-pressed=true]")) == 1
-    before = tab.inner_html("#timeline")
-    tab.select_option("#timeline-level", "2")
+    before, gaps_before = tab.inner_html("#timeline"), tab.inner_html("#heatmap")
+    tab.select_option("#chosen-level", "2")
     assert tab.inner_html("#timeline") != before
+    assert tab.inner_html("#heatmap") != gaps_before
     assert trouble == []
 
 
@@ -162,3 +168,18 @@ def test_a_run_without_a_success_opens_without_an_error(browser, build):
 def test_nothing_runs_out_of_a_small_screen(browser, evil_run):
     tab, _ = open_page(browser, evil_run, viewport={"width": 390, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.browser
+def test_the_page_of_a_comparison_draws_its_charts(browser, evil_run, tmp_path):
+    summaries = [analysis.summarise(analysis.load(evil_run.write())) for _ in range(2)]
+    file = tmp_path / "compare.html"
+    page.write_comparison(summaries, compare.compare([[summary] for summary in summaries]), file)
+    tab, trouble = open_file(browser, file)
+    assert {plot.get_attribute("id") for plot in tab.query_selector_all(".plot")} == {"effects", "frontier", "bylevel"}
+    for plot in tab.query_selector_all(".plot"):
+        assert plot.evaluate("node => node.querySelectorAll('svg path').length") >= 5
+    for button in tab.query_selector_all(".switch button"):
+        button.click()
+    assert trouble == []
+    assert tab.evaluate("window.pwned") is None
