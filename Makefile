@@ -14,6 +14,7 @@ VENV    := .venv
 PY      := $(VENV)/bin/python
 ENGINES := .engines
 BENCH   := bench/results
+BENCHES := $(wildcard bench/engine.py bench/client.py)
 say      = @printf '%s\n' "--> $(1)"
 
 .PHONY: help demo test check bench lock clean venv venv-dev engines browser
@@ -43,7 +44,7 @@ check: venv-dev ## ruff, mypy --strict, import rule, docs: what must be green be
 
 bench: venv-dev ## run the benchmarks, print their tables, write JSON to bench/results/
 	@mkdir -p $(BENCH)
-	@for script in bench/*.py; do \
+	@for script in $(BENCHES); do \
 	    name=$$(basename $$script .py); \
 	    echo "--> $$script"; \
 	    $(PY) $$script --json $(BENCH)/$$name.json; \
