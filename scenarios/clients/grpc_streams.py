@@ -25,7 +25,7 @@ SERVICE = "/inference.GRPCInferenceService/"
 # Servers allow 100 streams per connection as a rule; a connection with fewer also shares its wake-ups with fewer.
 STREAMS_PER_CHANNEL = 32
 # A stream that does not end by itself after its last response is cancelled; ending it at once would reset it.
-LINGER_S = 1.0
+LINGER_S = 0.2
 
 _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),  # else all channels of the process share one connection

@@ -215,12 +215,14 @@ class TritonGrpcCall:
             limit_s, error_class, text = timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)
             if not self._wake.wait(None if limit_s is None else max(0.0, limit_s - time.perf_counter())):
                 gevent.sleep(GRACE_S)  # a busy process must not take responses that wait for a silent server
+            self._wake.clear()
             if self._end_s is not None:
                 return
             if stream.end_s is not None:
                 self._judge_end(stream, stream.end_s)
                 return
-            if timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)[0] == limit_s:
+            now_s = time.perf_counter()
+            if limit_s is not None and now_s >= limit_s == timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)[0]:
                 raise GrpcFault(error_class, text)
 
     def _judge_end(self, stream: Stream, end_s: float) -> None:
@@ -273,6 +275,8 @@ class TritonGrpcCall:
         self._decoder.take(response.chunk, arrived_s)
         if self._on_token is not None and self._stream is not None and self._stream.sent_s is not None:
             self._reported = report_tokens(self._decoder, self._stream.sent_s, self._reported, self._on_token)
+        if len(self._decoder.arrivals_s) == 1:
+            self._wake.set()  # from here on the limit between tokens counts
         if response.final:
             self._has_end = True
         if response.final or self._decoder.ended:

@@ -1,0 +1,208 @@
+"""The gRPC client against a scripted server; both in processes of their own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CASES = {case["id"]: case for case in yaml.safe_load((ROOT / "tests" / "cases" / "grpc.yaml").read_text())}
+TOLERANCE_MS = 15
+
+
+class Server:
+    """A scripted server; `seen` is what it saw, once it has ended."""
+
+    def __init__(self, *arguments: str) -> None:
+        line = [sys.executable, "-m", "tests.support.scripted_grpc", *arguments]
+        self.process = subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        self.address = f"127.0.0.1:{int(self.process.stdout.readline())}"
+        self.seen: dict[str, Any] = {}
+
+    def end(self) -> None:
+        self.seen = json.loads(self.process.communicate(timeout=10)[0])
+
+
+@contextmanager
+def scripted(*arguments: str) -> Iterator[Server]:
+    server = Server(*arguments)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+        server.process.wait()
+        for pipe in (server.process.stdin, server.process.stdout):
+            assert pipe
+            pipe.close()
+
+
+def drive(address: str, calls: list[dict[str, Any]], limit_s: float = 30, **job: Any) -> list[dict[str, Any]]:
+    sent = subprocess.run(
+        [sys.executable, "-m", "tests.support.drive_calls"],
+        cwd=ROOT,
+        input=json.dumps({"url": address, "calls": calls, **job}),
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+    )
+    assert sent.returncode == 0, sent.stderr
+    assert not sent.stderr
+    return json.loads(sent.stdout)
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, list[dict[str, Any]]]:
+    """All cases over a client each, by their ids. They start apart: connecting all at once would delay them."""
+    calls = [
+        {
+            "model": name,
+            "count": len(case.get("requests", ["1"])),
+            "timeouts": case.get("timeouts", {}),
+            "cumulative": case.get("cumulative", False),
+            "after_s": 0.08 * place,
+        }
+        for place, (name, case) in enumerate(CASES.items())
+    ]
+    with scripted() as server:
+        results = drive(server.address, calls)
+    by_name: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
+    for result in sorted(results, key=lambda result: result["number"]):
+        by_name[result["name"]].append(result)
+    return by_name
+
+
+def view(result: dict[str, Any]) -> dict[str, Any]:
+    arrivals_ms = result["token_arrivals_ms"]
+    succeeded = result["outcome"] == "success"
+    return {
+        **result,
+        "ttft_ms": result["first_token_ms"],
+        "gaps_ms": [later - earlier for earlier, later in pairwise(arrivals_ms)],
+        "token_responses": len(arrivals_ms),
+        "partial_responses": 0 if succeeded else len(arrivals_ms),
+    }
+
+
+def check(result: dict[str, Any], expect: dict[str, Any]) -> None:
+    found = view(result)
+    for key, right in expect.items():
+        if key.endswith("_ms"):
+            assert found[key] == pytest.approx(right, abs=TOLERANCE_MS), (key, result)
+        elif key == "error_text":
+            assert right in found[key]
+        else:
+            assert found[key] == right, (key, result)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_measured_as_the_case_says(name, measured):
+    case = CASES[name]
+    if each := case.get("expect_each"):
+        for result, request in zip(measured[name], case["requests"], strict=True):
+            check(result, each[request])
+    else:
+        (result,) = measured[name]
+        check(result, case["expect"])
+        assert result["stamp"] == ("callback" if result["reads"] else None)
+
+
+def test_an_unimplemented_call_comes_with_a_hint(measured):
+    (result,) = measured["grpc-unary-on-decoupled-model"]
+    assert "hint:" in result["error_text"]
+
+
+def test_no_user_waits_for_another_one():
+    with scripted() as server:
+        results = drive(server.address, [{"model": "fixed-100-0-1", "count": 10, "requests_each": 20}])
+        server.end()
+    assert len(results) == 200
+    assert {result["outcome"] for result in results} == {"success"}
+    latencies_ms = sorted(result["e2e_ms"] for result in results)
+    assert latencies_ms[0] >= 99
+    assert latencies_ms[int(0.95 * len(latencies_ms))] <= 130
+    assert server.seen["peak"] == 10
+
+
+def test_more_streams_than_a_connection_may_have_run_at_once():
+    with scripted("100") as server:
+        results = drive(server.address, [{"model": "fixed-1000-0-1", "count": 150}])
+        server.end()
+    assert {result["outcome"] for result in results} == {"success"}
+    assert server.seen["peak"] == 150
+    assert max(result["e2e_ms"] for result in results) <= 1300
+
+
+def test_killed_calls_are_cut_off_and_the_server_learns_of_it():
+    calls = [{"model": "fixed-50-50-100", "count": 4, "kill_after_s": 0.7}]
+    with scripted() as server:
+        results = drive(server.address, calls)
+        server.end()
+    assert [result["outcome"] for result in results] == ["cut_off"] * 4
+    assert all(5 <= len(result["token_arrivals_ms"]) <= 13 for result in results)
+    assert (server.seen["played"], server.seen["left_in_flight"]) == (0, 0)
+
+
+def test_a_server_that_dies_is_a_failure_of_every_call_and_nothing_hangs():
+    with scripted() as server:
+        killer = subprocess.Popen(["sh", "-c", f"sleep 1.5; kill -9 {server.process.pid}"])
+        results = drive(server.address, [{"model": "fixed-50-50-200", "count": 8, "requests_each": 2}], limit_s=15)
+        killer.wait()
+    assert len(results) == 16
+    assert {result["outcome"] for result in results} == {"failure"}
+    classes = {result["error_class"] for result in results}
+    assert classes <= {"grpc_unavailable", "connect"}
+    assert "grpc_unavailable" in classes
+
+
+def test_no_server_is_a_failure_to_connect():
+    results = drive("grpc://127.0.0.1:9", [{"model": "x", "count": 3}])
+    assert [(result["outcome"], result["error_class"]) for result in results] == [("failure", "connect")] * 3
+    assert all(result["e2e_ms"] < 3000 for result in results)
+
+
+def test_connections_are_kept_or_not_as_asked():
+    for reuse, peers in ((True, 1), (False, 6)):
+        calls = [{"model": "fixed-20-0-1", "requests_each": 6}]
+        with scripted() as server:
+            results = drive(server.address, calls, options={"reuse_connections": reuse})
+            server.end()
+        assert server.seen["peers"] == peers
+        assert [result["connection_reused"] for result in results] == [False] + [reuse] * 5
+        assert results[0]["connect_ms"] > 0
+
+
+def test_headers_and_ids_reach_the_server_and_inputs_are_the_models():
+    request = {"extra_headers": {"X-Team": "b"}, "max_tokens": 3, "extra_body": {"temperature": 0.5}}
+    options = {"headers": {"X-Tenant": "a"}}
+    with scripted() as server:
+        drive(server.address, [{"model": "fixed-20-0-1", "request": request}], options=options)
+        server.end()
+    (seen,) = server.seen["seen"]
+    assert seen["id"] == "fixed-20-0-1-0"
+    assert (seen["metadata"]["x-tenant"], seen["metadata"]["x-team"]) == ("a", "b")
+    assert seen["inputs"] == ["text_input", "stream", "exclude_input_in_output", "sampling_parameters"]
+
+
+def test_an_input_of_the_wrong_type_names_what_the_model_has():
+    request = {"extra_body": {"stream": "yes"}}
+    with scripted() as server:
+        (result,) = drive(server.address, [{"model": "fixed-20-0-1", "request": request}])
+    assert (result["outcome"], result["error_class"]) == ("failure", "invalid_inputs")
+    assert "input stream is BOOL, found 'yes'" in result["error_text"]
+    assert "text_input (BYTES [1], required)" in result["error_text"]
+
+
+def test_an_unpatched_process_is_told_so():
+    ended = subprocess.run(
+        [sys.executable, "-c", "import scenarios.clients.triton_grpc"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "monkey.patch_all()" in ended.stderr.splitlines()[-1]
