@@ -12,7 +12,7 @@ from rich.console import Console
 
 from analysis import check as checks
 from analysis import compare as comparing
-from analysis import compare_text, export, html, runs, slo, text
+from analysis import compare_text, dialects, explain_text, export, html, runs, slo, text, windows
 from analysis.figures import summarise
 from analysis.summary import RunSummary
 from analysis.tables import RunError
@@ -55,6 +55,9 @@ def main_group() -> None:
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for report.html, .json, .csv, .md."
 )
 @click.option("--slo", "slo_text", metavar="LIMITS", help="Other limits than the scenario's: ttft_ms=500,tpot_ms=50.")
+@click.option(
+    "--dialect", metavar="TOOL", help=f"Print the figures as a tool defines them: {', '.join(dialects.DIALECTS)}."
+)
 @click.option("--strict", is_flag=True, help="Exit with 3 when the run is not valid.")
 @one_line_errors
 def report(
@@ -65,6 +68,7 @@ def report(
     as_md: bool,
     out: Path | None,
     slo_text: str | None,
+    dialect: str | None,
     strict: bool,
 ) -> None:
     """Report on RUN: a run folder, its name under runs/, or "latest"."""
@@ -73,6 +77,12 @@ def report(
         raise UsageFault(f"--{' and --'.join(wanted)} can not be printed together; add --out FOLDER")
     loaded = runs.load(run)
     summary = summarise(loaded, slo.parse(slo_text) if slo_text else None)
+    if dialect:
+        spoken = dialects.find(dialect)
+        rows = [(_label(level), dialects.speak(loaded, level, spoken)) for level in windows.levels(loaded)]
+        title = f"{summary.name} in the terms of {dialect} (ms, per s). {spoken.beyond}"
+        text.print_rendered(explain_text.spoken_table(title, rows), Console())
+        return
     folder = out or loaded.path
     folder.mkdir(parents=True, exist_ok=True)
     if as_html:
@@ -144,6 +154,28 @@ def check(
         sys.exit(EXIT_NOT_VALID)
     if any(finding.fault for finding in findings):
         sys.exit(EXIT_MISSED)
+
+
+@main_group.command()
+@click.argument("run")
+@click.option("--level", "levels", multiple=True, help="This concurrency only; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@one_line_errors
+def explain(run: str, levels: Sequence[str], as_json: bool) -> None:
+    """Show RUN in the terms of other tools side by side, and which rule makes which number differ."""
+    loaded = runs.load(run)
+    chosen = [level for level in windows.levels(loaded) if not levels or _label(level) in levels]
+    if not chosen:
+        raise RunError(f"no level of concurrency {', '.join(levels) or 'any'} in this run")
+    found = [(_label(level), *dialects.explain(loaded, level)) for level in chosen]
+    if as_json:
+        click.echo(explain_text.to_json(found))
+    else:
+        text.print_rendered(explain_text.render(found), Console())
+
+
+def _label(level: windows.Level) -> str:
+    return f"{level.requested:g}" if level.requested is not None else f"level {level.number}"
 
 
 def _because(finding: checks.Finding) -> str:
