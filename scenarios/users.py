@@ -9,12 +9,14 @@ from dataclasses import replace
 
 import gevent
 from locust import User, task
+from locust.exception import StopUser
 
 from analysis import schema
 from scenarios import options
 from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
 from scenarios.recording.events import has_listeners, hook
 from scenarios.running import session
+from scenarios.workload.rows import WorkloadEnd
 
 options.install()
 
@@ -38,6 +40,7 @@ class LLMUser(User):
         self.session = session.current
         self.session.user_count += 1
         self.number = self.session.user_count
+        self.plan = self.session.workload.for_user()
         gevent.sleep(self.number * GOLDEN_RATIO % 1 * min(STAGGER_S, self.session.scenario.load.ramp_s))
 
     def wait_time(self) -> float:
@@ -50,8 +53,15 @@ class LLMUser(User):
         self.call_engine()
 
     def call_engine(self) -> None:
-        """Send the workload's next request."""
-        self.send(self.session.workload.next_request())
+        """Send the workload's next request; a dataset that is used up ends the user."""
+        try:
+            request = self.plan.next_request()
+        except WorkloadEnd as end:
+            self.session.workload_end = str(end)
+            raise StopUser from end
+        result = self.send(request)
+        answer = result.text if result.outcome == schema.SUCCESS else None
+        self.plan.answered(request, answer, result.input_tokens)
 
     def send(self, request: LLMRequest) -> RequestResult:
         """Send one request and record what became of it, also when this user is killed meanwhile."""
@@ -62,6 +72,7 @@ class LLMUser(User):
         call = self.session.client(self.api or self.session.scenario.engine.api).call(
             request, self._listener(request_id)
         )
+        self.session.live.started(request_id, call)
         try:
             call.run()
         finally:

@@ -68,6 +68,8 @@ class Inbox:
         self.worker_events: list[dict[str, Any]] = []
         self.duplicate_batches = 0
         self.damaged_batches = 0
+        self.on_health: Callable[[int, dict[str, Any]], None] = _unseen  # the live views look on
+        self.on_live: Callable[[int, dict[str, Any]], None] = _unseen
 
     def on_hello(self, data: dict[str, Any]) -> None:
         """A worker joins the run."""
@@ -97,6 +99,7 @@ class Inbox:
             self._note(state, "delivered its last batch", self._now_unix_s())
         if health:
             self._run_dir.write_rows(schema.HEALTH_FILE, [health])
+            self.on_health(worker, health)
 
     def on_batch(self, worker: int, number: int, crc32: int, payload: bytes, acknowledge: Callable[[], None]) -> None:
         """A batch of records; acknowledged once it is written."""
@@ -176,3 +179,7 @@ class Inbox:
 
 def _nothing() -> None:
     """A local record needs no acknowledgement."""
+
+
+def _unseen(_worker: int, _figures: dict[str, Any]) -> None:
+    """Nobody looks on."""

@@ -6,6 +6,7 @@ Checks come before the start, one `Run` spans one Locust test, the report follow
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner
 from locust.web import WebUI
 
+from scenarios.live import start_form
+from scenarios.live.view import LiveView
+from scenarios.live.watched import Watched
 from scenarios.engine.embedded import EmbeddedEngine, start_embedded_engine
 from scenarios.pacing.drain import drain_before_quit
 from scenarios.pacing.levels import LevelsShape
@@ -21,7 +25,7 @@ from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.shipping import LocalLink, listen_on_master
 from scenarios.running import session
-from scenarios.running.preflight import EngineUnreachable, first_model
+from scenarios.running.preflight import EngineUnreachable, NothingToSend, calibrate, check_workload, first_model
 from scenarios.running.report import exit_code, report
 from scenarios.running.run import FINAL_GRACE_S, Run, RunPlan
 from scenarios.running.session import Session
@@ -55,8 +59,11 @@ class Leader:
             self._options.enable_rebalancing = True  # users of a lost worker go to the others
             drain_before_quit(self._runner, self._await_end)
             listen_on_master(self._runner, self._open_inbox, self._now_unix_s)
+        self._given_scenario = self._options.scenario
+        self._live = LiveView(environment, web_ui)
         if web_ui is not None and web_ui.app is not None:
             web_ui.app.before_request(self._check_start_form)
+            start_form.install(web_ui, self._options, self._given_scenario)
 
     def prepare(self) -> None:
         """Check scenario and engine before anything starts; ends the process when they can't be used."""
@@ -65,15 +72,17 @@ class Leader:
             self._ensure_engine(scenario)
             if self._headless or self._options.autostart:
                 self._plan = self._make_plan(scenario, self._options.load)
-        except ScenarioError as error:
+        except (ScenarioError, NothingToSend) as error:
             self._refuse(str(error), EXIT_USAGE)
         except EngineUnreachable as error:
             self._refuse(str(error), EXIT_INVALID)
 
     # Before a test
 
-    def _load(self, source: str) -> Scenario:
-        return load_scenario(source, self._options.scenario_overrides)
+    def _load(self, source: str, overrides: Sequence[str] = ()) -> Scenario:
+        scenario = load_scenario(source, [*self._options.scenario_overrides, *overrides])
+        check_workload(scenario)
+        return scenario
 
     def _ensure_engine(self, scenario: Scenario) -> None:
         """Without a host there is the practice engine, with the flags of this scenario."""
@@ -88,15 +97,17 @@ class Leader:
         self._environment.host = self._engine.url
         logger.info("No --host given: using the embedded practice engine at %s", self._engine.url)
 
-    def _make_plan(self, scenario: Scenario, load: str) -> RunPlan:
+    def _make_plan(self, scenario: Scenario, load: str, overrides: Sequence[str] = ()) -> RunPlan:
         host = self._environment.host or ""
         embedded = self._engine is not None and host == self._engine.url
+        model = first_model(host, scenario)
         return RunPlan(
             scenario=scenario,
-            overrides=tuple(self._options.scenario_overrides),
+            overrides=(*self._options.scenario_overrides, *overrides),
             runs_dir=Path(self._options.runs_dir),
             host=host,
-            model=first_model(host, scenario),
+            model=model,
+            calibration=calibrate(host, model, scenario),
             engine=" ".join(("practice engine", *self._engine_flags)) if embedded else "",
             by_hand=load == BY_HAND or (self._headless and self._options.num_users is not None),
         )
@@ -106,11 +117,12 @@ class Leader:
         if request.method != "POST" or not request.path.endswith("/swarm") or self._run:
             return None
         try:
-            scenario = self._load(request.form.get("scenario", self._options.scenario))
+            source, overrides = start_form.filled_in(request.form, self._given_scenario)
+            scenario = self._load(source, overrides)
             self._environment.host = request.form.get("host") or self._environment.host
             self._ensure_engine(scenario)
-            self._plan = self._make_plan(scenario, request.form.get("load", self._options.load))
-        except (ScenarioError, EngineUnreachable) as error:
+            self._plan = self._make_plan(scenario, request.form.get("load", self._options.load), overrides)
+        except (ScenarioError, NothingToSend, EngineUnreachable) as error:
             return jsonify({"success": False, "message": str(error), "host": self._environment.host})
         return None
 
@@ -138,6 +150,11 @@ class Leader:
         if run_time_s and run.age_s() >= run_time_s:
             run.stopped_by = "run_time"
             return None
+        end = run.inbox.workload_end()
+        if end and run.inbox.started_count() == run.inbox.finished_count():
+            logger.warning("Nothing more to send: %s", end)
+            run.stopped_by = "workload_end"
+            return None
         if run.plan.by_hand:
             return self._options.num_users or 1, self._options.spawn_rate or 1
         if run.control.done:
@@ -154,12 +171,13 @@ class Leader:
 
     def _on_test_start(self) -> None:
         run = self._ensure_run()
+        self._live.begin(self._watched(run))
         self._environment.stop_timeout = self._options.stop_timeout or run.plan.scenario.load.stop_timeout_s
         self._options.tokenswarm_run = asdict(run.info)  # Locust sends its options to the workers at the start
         if isinstance(self._runner, LocalRunner):
             worker = self._runner.worker_index
             link = LocalLink(worker, run.inbox)
-            session.start(Session(run.info, worker, self._runner.client_id, self._clock, link))
+            session.start(Session(run.info, worker, self._runner.client_id, self._clock, link, run.timeline.locate))
         run.begin()
 
     def _on_spawning_complete(self) -> None:
@@ -172,9 +190,26 @@ class Leader:
             return
         session.finish()
         run.end()
+        self._live.end()
         self._run = None
         summary = report(run.dir.path, printed=self._headless)
         self._environment.process_exit_code = exit_code(run, summary)
+
+    def _watched(self, run: Run) -> Watched:
+        plan = run.plan
+        return Watched(
+            run_id=run.info.run_id,
+            run_dir=run.dir,
+            scenario=plan.scenario,
+            host=plan.host,
+            model=plan.model,
+            engine=plan.engine,
+            by_hand=plan.by_hand,
+            timeline=run.timeline,
+            inbox=run.inbox,
+            user_count=lambda: self._runner.user_count,
+            now_unix_s=self._clock.now_unix_s,
+        )
 
     def _await_end(self) -> None:
         if self._run:

@@ -3,10 +3,18 @@
 import openai
 
 from scenarios.clients.factory import list_models
+from scenarios.clients.tokenize import prompt_counter
 from scenarios.running.session import connection_options
 from scenarios.spec import Scenario
+from scenarios.workload.calibration import Calibration, ask
+from scenarios.workload.planner import Workload
+from scenarios.workload.rows import WorkloadEnd
 
 LIMIT_S = 5.0
+
+
+class NothingToSend(Exception):
+    """The scenario's dataset or trace has no usable row; the text says why."""
 
 
 class EngineUnreachable(Exception):
@@ -31,3 +39,18 @@ def first_model(host: str, scenario: Scenario) -> str:
     if not models:
         raise EngineUnreachable(f"{host} lists no model at /v1/models. Name one with --set engine.model=NAME")
     return models[0]
+
+
+def check_workload(scenario: Scenario) -> None:
+    """NothingToSend unless there is at least a first request."""
+    try:
+        Workload(scenario.workload, scenario.seed, worker=0).next_request()
+    except WorkloadEnd as end:
+        raise NothingToSend(str(end)) from end
+
+
+def calibrate(host: str, model: str, scenario: Scenario) -> Calibration:
+    """How the engine counts prompts; uncalibrated where it does not tell, then workers learn from its answers."""
+    options = connection_options(scenario.engine)
+    with prompt_counter(host, api=scenario.engine.api, model=model, timeout_s=LIMIT_S, **options) as count:
+        return ask(scenario.workload, count)

@@ -7,6 +7,7 @@ own. In a local run the session hands its records straight to the run's inbox.
 import os
 import socket
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 import gevent
@@ -14,13 +15,16 @@ import gevent
 from scenarios.clients.call import Client
 from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
+from scenarios.live.counting import LiveCounter, Place
 from scenarios.recording.clock import Clock
 from scenarios.recording.health import sample_forever
 from scenarios.recording.recorder import Record, Recorder
 from scenarios.spec import EngineSpec, Scenario, ScenarioError
+from scenarios.workload.calibration import Calibration
 from scenarios.workload.planner import Workload
 
 STATUS_INTERVAL_S = 0.25
+STATUSES_PER_LIVE = 4  # live figures are told once a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class RunInfo:
     model: str
     seed: int
     scenario: dict[str, Any]
+    workers: int  # data files are split by it
+    calibration: dict[str, Any]
 
 
 class Link(Protocol):
@@ -49,6 +55,9 @@ class Link(Protocol):
     def status(self, status: dict[str, Any], health: dict[str, Any] | None) -> None:
         """Counts of now, and once a second the health of the process."""
 
+    def live(self, figures: dict[str, Any]) -> None:
+        """What is new for the live views."""
+
     def finish(self, status: dict[str, Any]) -> None:
         """Nothing more will come; blocks until all of it has arrived, within a limit."""
 
@@ -56,11 +65,14 @@ class Link(Protocol):
 class Session:
     """One run in one sending process, from its start until all users have stopped."""
 
-    def __init__(self, info: RunInfo, worker: int, client_id: str, clock: Clock, link: Link) -> None:
+    def __init__(self, info: RunInfo, worker: int, client_id: str, clock: Clock, link: Link, place: Place) -> None:
         self.info = info
         self.scenario = Scenario.model_validate(info.scenario)
-        self.workload = Workload(self.scenario.workload, info.seed, worker)
-        self.recorder = Recorder(worker, clock, link.record, link.started)
+        calibration = Calibration(**info.calibration)
+        self.workload = Workload(self.scenario.workload, info.seed, worker, info.workers, calibration)
+        self.workload_end = ""  # why there is nothing more to send
+        self.live = LiveCounter(clock, place, self.scenario.slo)
+        self.recorder = Recorder(worker, clock, self._on_record, link.started)
         self.user_count = 0
         self._clock = clock
         self._link = link
@@ -81,18 +93,25 @@ class Session:
     def finish(self) -> None:
         """All users have stopped: deliver the rest and close the connections."""
         gevent.killall(self._greenlets)
+        self._link.live(self.live.take())
         self._link.finish(self._status())
         for client in self._clients.values():
             client.close()
+
+    def _on_record(self, record: Record) -> None:
+        self._link.record(record)
+        self.live.ended(record)
 
     def _on_health(self, row: dict[str, Any]) -> None:
         self._health = row
 
     def _tell_status(self) -> None:
-        while True:
+        for turn in count():
             gevent.sleep(STATUS_INTERVAL_S)
             health, self._health = self._health, None
             self._link.status(self._status(), health)
+            if turn % STATUSES_PER_LIVE == 0:
+                self._link.live(self.live.take())
 
     def _status(self) -> dict[str, Any]:
         return {
@@ -101,6 +120,8 @@ class Session:
             "recorded": self.recorder.recorded_count,
             "in_flight": self.recorder.in_flight_count,
             "oldest_unix_s": self.recorder.oldest_started_unix_s(),
+            "workload": self.workload.counts(),
+            "workload_end": self.workload_end,
             "clock_offset_ms": self._clock.offset_s * 1000,
             "clock_uncertainty_ms": self._clock.uncertainty_s * 1000,
         }

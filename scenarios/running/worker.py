@@ -12,6 +12,8 @@ import gevent
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
+from scenarios.live.placing import listen_for_places
+from scenarios.live.stopping import listen_for_drain
 from scenarios.recording.clock import Clock
 from scenarios.recording.shipping import DELIVERY_LIMIT_S, WireLink, listen_on_worker
 from scenarios.running import session
@@ -38,6 +40,8 @@ class Worker:
         events.test_stop.add_listener(lambda **_: self._on_test_stop())
         events.quitting.add_listener(lambda **_: self._on_quitting())
         listen_on_worker(self._runner, lambda: self._link)
+        self._places = listen_for_places(self._runner)
+        listen_for_drain(self._runner)
         if self._options.processes:
             gevent.signal_handler(signal.SIGINT, self._on_sigint)
             gevent.spawn(self._end_with_master, os.getppid())
@@ -47,7 +51,8 @@ class Worker:
         info = RunInfo(**self._options.tokenswarm_run)
         clock = Clock()
         self._link = WireLink(self._runner, info.run_id, clock)
-        session.start(Session(info, self._runner.worker_index, self._runner.client_id, clock, self._link))
+        worker, client_id = self._runner.worker_index, self._runner.client_id
+        session.start(Session(info, worker, client_id, clock, self._link, self._places.locate))
 
     def _on_test_stop(self) -> None:
         # in a greenlet of its own: this one must go on to receive the master's acknowledgements
