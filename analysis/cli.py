@@ -12,7 +12,7 @@ from rich.console import Console
 
 from analysis import check as checks
 from analysis import compare as comparing
-from analysis import compare_text, dialects, explain_text, export, html, runs, slo, text, windows
+from analysis import compare_text, dialects, explain_text, export, exporting, html, importing, runs, slo, text, windows
 from analysis.figures import summarise
 from analysis.summary import RunSummary
 from analysis.tables import RunError
@@ -172,6 +172,30 @@ def explain(run: str, levels: Sequence[str], as_json: bool) -> None:
         click.echo(explain_text.to_json(found))
     else:
         text.print_rendered(explain_text.render(found), Console())
+
+
+@main_group.command("export")
+@click.argument("run")
+@click.option("--format", "form", type=click.Choice(exporting.FORMATS), required=True, help="Whose files to write.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder; the run's own export/ otherwise."
+)
+@one_line_errors
+def export_run(run: str, form: str, out: Path | None) -> None:
+    """Write RUN in the files of another tool, one set per level."""
+    loaded = runs.load(run)
+    for path in exporting.export_run(loaded, form, out or loaded.path / "export"):
+        click.echo(f"wrote {path}", err=True)
+
+
+@main_group.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--format", "form", type=click.Choice(importing.FORMATS), required=True, help="Whose result it is.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The run folder to make.")
+@one_line_errors
+def import_run(file: Path, form: str, out: Path) -> None:
+    """Make a run folder of another tool's result FILE, to report on it and to compare it."""
+    click.echo(f"wrote {importing.import_run(file, form, out)}", err=True)
 
 
 def _label(level: windows.Level) -> str:

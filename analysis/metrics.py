@@ -157,6 +157,12 @@ def codes(tokens: pd.DataFrame) -> NDArray[np.int32]:
     return np.asarray(tokens["request_id"].cat.codes.to_numpy(), dtype=np.int32)
 
 
+def row_bounds(tokens: pd.DataFrame, requests: int) -> NDArray[np.intp]:
+    """Where the token rows of each request begin, and one past the last: request r has rows [r] to [r + 1]."""
+    bounds: NDArray[np.intp] = np.searchsorted(codes(tokens), np.arange(requests + 1, dtype=np.int32))
+    return bounds
+
+
 def event_weights(tokens: pd.DataFrame, requests: pd.DataFrame) -> Floats:
     """Tokens that each event stands for: its own count, else output tokens / token events of its request, else 1."""
     share = (requests["output_tokens"] / requests["token_events"].where(requests["token_events"] > 0)).fillna(1.0)

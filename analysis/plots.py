@@ -96,13 +96,14 @@ def timelines(run: Run, mask: Mask) -> list[dict[str, Any]]:
     ordered = rows[np.argsort(e2e, kind="stable")]
     ranks = {"median": 50.0, "p99": 99.0, "slowest": 100.0}
     chosen = {name: int(ordered[max(int(np.ceil(rank / 100 * len(ordered))), 1) - 1]) for name, rank in ranks.items()}
-    return [timeline(run, name, row) for name, row in chosen.items()]
+    bounds = metrics.row_bounds(run.tokens, len(run.requests))
+    return [timeline(run, name, row, slice(bounds[row], bounds[row + 1])) for name, row in chosen.items()]
 
 
-def timeline(run: Run, name: str, row: int) -> dict[str, Any]:
+def timeline(run: Run, name: str, row: int, rows: slice) -> dict[str, Any]:
     """One request: its instants since sent, and the arrivals of its tokens."""
     request = run.requests.iloc[row]
-    arrivals = run.tokens["arrival_ms"].to_numpy()[_rows_of(run.tokens, row)]
+    arrivals = run.tokens["arrival_ms"].to_numpy()[rows]
     step = max(1, -(-len(arrivals) // TIMELINE_TICKS))
     return {
         "name": name,
@@ -200,11 +201,6 @@ def window_points(level: LevelSummary) -> dict[str, Any]:
         "output_tok_s": [part.output_tok_s for part in level.windows],
         "failures": [part.counts.failure for part in level.windows],
     }
-
-
-def _rows_of(tokens: pd.DataFrame, row: int) -> slice:
-    code = metrics.codes(tokens)  # sorted by request
-    return slice(int(np.searchsorted(code, row, "left")), int(np.searchsorted(code, row, "right")))
 
 
 def _absent(value: Any) -> float | None:

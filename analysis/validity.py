@@ -90,7 +90,7 @@ def judge_level(
 
 def judge_run(run: Run, levels: Iterable[Verdict]) -> Verdict:
     """Verdict on the run: its own faults, and the worst of its levels."""
-    reasons = [*_records(run), *_locust(run), *_workers(run.info), *_warm_up(run.info)]
+    reasons = [*_records(run), *_locust(run), *_imported(run.info), *_workers(run.info), *_warm_up(run.info)]
     statuses = [level.status for level in levels]
     for status in ("client-bound", "suspect"):
         if count := statuses.count(status):
@@ -236,6 +236,12 @@ def _records(run: Run) -> Iterable[Reason]:
     if reconciled.get("missing"):
         text = f"{reconciled['missing']} of {reconciled.get('started', '?')} started requests have no record"
         yield Reason("suspect", text, "a worker or its connection was lost; run again")
+
+
+def _imported(info: Mapping[str, Any]) -> Iterable[Reason]:
+    if tool := info.get("imported_from"):
+        text = f"imported from {tool}: how busy its client was, and what it left out, is not known"
+        yield Reason("note", text, "measure with tokenswarm to have it judged")
 
 
 def _locust(run: Run) -> Iterable[Reason]:
