@@ -13,6 +13,7 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 from locust.web import WebUI
 
+from scenarios.live import view
 from scenarios.running.leader import BY_HAND, Leader
 from scenarios.running.worker import Worker
 from scenarios.spec import shipped_scenarios
@@ -74,3 +75,4 @@ def add_options(parser: LocustArgumentParser, **_: Any) -> None:
         include_in_web_ui=False,
         help="Where run folders are made (default: runs)",
     )
+    view.options(parser)

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 HELLO = "tokenswarm_hello"
 STATUS = "tokenswarm_status"
 FINAL = "tokenswarm_final"
+LIVE = "tokenswarm_live"
 CLOCK = "tokenswarm_clock"
 ABANDON = "tokenswarm_abandon"
 
@@ -52,6 +53,10 @@ class LocalLink:
     def status(self, status: dict[str, Any], health: dict[str, Any] | None) -> None:
         """Hand over the counts of now."""
         self._inbox.on_status(self._worker, status, health)
+
+    def live(self, figures: dict[str, Any]) -> None:
+        """Hand over what is new for the live views."""
+        self._inbox.on_live(self._worker, figures)
 
     def finish(self, status: dict[str, Any]) -> None:
         """Nothing is under way in one process."""
@@ -86,6 +91,10 @@ class WireLink:
     def status(self, status: dict[str, Any], health: dict[str, Any] | None) -> None:
         """Tell the counts of now."""
         self._send(STATUS, {"status": status, "health": health})
+
+    def live(self, figures: dict[str, Any]) -> None:
+        """Tell what is new for the live views."""
+        self._send(LIVE, {"figures": figures})
 
     def finish(self, status: dict[str, Any]) -> None:
         """Deliver the last batches, then say that nothing more will come."""
@@ -188,5 +197,6 @@ def listen_on_master(
     runner.register_message(HELLO, routed(lambda found, msg: found.on_hello(msg.data["about"])))
     runner.register_message(BATCH, routed(on_batch))
     runner.register_message(STATUS, routed(on_status))
+    runner.register_message(LIVE, routed(lambda found, msg: found.on_live(msg.data["worker"], msg.data["figures"])))
     runner.register_message(FINAL, routed(on_final))
     runner.register_message(CLOCK, on_clock)

@@ -15,10 +15,10 @@ from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner
 from locust.web import WebUI
 
+from scenarios.engine.embedded import EmbeddedEngine, start_embedded_engine
 from scenarios.live import start_form
 from scenarios.live.view import LiveView
 from scenarios.live.watched import Watched
-from scenarios.engine.embedded import EmbeddedEngine, start_embedded_engine
 from scenarios.pacing.drain import drain_before_quit
 from scenarios.pacing.levels import LevelsShape
 from scenarios.recording.clock import Clock

@@ -1,0 +1,110 @@
+"""Merged live figures: tallies of outcomes and latencies, by level and length class."""
+
+from typing import Any
+
+from analysis import schema
+from scenarios.live.buckets import Histogram
+from scenarios.live.counting import METRICS
+from scenarios.recording.timeline import Level
+
+PERCENTS = (50, 95, 99)
+FAILURE_CLASSES = 32
+
+
+class Tally:
+    """Outcomes and latencies of some requests."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        self.histograms = {metric: Histogram() for metric in METRICS}
+
+    def add(self, group: dict[str, Any]) -> None:
+        """Merge a group of a worker's message."""
+        _sum_up(self.counts, group["counts"])
+        _sum_up(self.failures, group["failures"], FAILURE_CLASSES)
+        for metric, packed in group["values"].items():
+            self.histograms[metric].add(packed)
+
+    def merge(self, other: "Tally") -> None:
+        """Merge another tally."""
+        _sum_up(self.counts, other.counts)
+        _sum_up(self.failures, other.failures, FAILURE_CLASSES)
+        for metric, histogram in other.histograms.items():
+            self.histograms[metric].merge(histogram)
+
+    @property
+    def ended(self) -> int:
+        """Requests that have ended, whatever became of them."""
+        return sum(self.counts.get(outcome, 0) for outcome in schema.OUTCOMES)
+
+    def latencies(self) -> dict[str, list[float | None]]:
+        """p50, p95 and p99 of each metric in ms."""
+        return {metric: histogram.percentiles_ms(PERCENTS) for metric, histogram in self.histograms.items()}
+
+    def row(self) -> dict[str, Any]:
+        """The tally as the page shows it."""
+        success, ended = self.counts.get(schema.SUCCESS, 0), self.ended
+        return {
+            "ended": ended,
+            "success": success,
+            "failed": self.counts.get(schema.FAILURE, 0),
+            "empty": self.counts.get(schema.EMPTY, 0),
+            "cut_off": self.counts.get(schema.CUT_OFF, 0),
+            "slo_share": self.counts.get("slo_met", 0) / ended if ended else None,
+            **self.latencies(),
+        }
+
+
+class LevelFigures:
+    """One level: all its requests, and those sent in its measure phase as a whole and by length class."""
+
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+        self.all = Tally()
+        self.measured = Tally()
+        self.classes: dict[str, Tally] = {}
+        self.measured_tokens = 0.0
+        self.all_tokens = 0.0
+
+    def add(self, group: dict[str, Any]) -> None:
+        """Merge a group of this level."""
+        self.all.add(group)
+        if group["measured"]:
+            self.measured.add(group)
+            self.classes.setdefault(group["class"], Tally()).add(group)
+
+    def add_tokens(self, second: int, tokens: float, level: Level) -> None:
+        """Tokens that arrived in a second; those of a second on the edge of the measure phase by its share."""
+        self.all_tokens += tokens
+        if level.measure_start_unix_s is not None:
+            end = min(second + 1.0, level.measure_end_unix_s or second + 1.0)
+            self.measured_tokens += tokens * max(0.0, end - max(second, level.measure_start_unix_s))
+
+    def row(self, level: Level, complete_up_to_s: float) -> dict[str, Any]:
+        """The level as the page shows it; token seconds count up to the last complete one."""
+        seconds = 0.0
+        if level.measure_start_unix_s is not None:
+            end = min(level.measure_end_unix_s or complete_up_to_s, complete_up_to_s)
+            seconds = end - level.measure_start_unix_s
+        return {
+            "level": self.number,
+            "mode": level.mode,
+            "requested": level.requested,
+            "complete": level.complete,
+            "over": level.tail_end_unix_s is not None,
+            "tok_s": self.measured_tokens / seconds if seconds >= 1 else None,
+            **self.measured.row(),
+            "classes": {name: tally.row() for name, tally in sorted(self.classes.items(), key=_class_order)},
+        }
+
+
+def _class_order(item: tuple[str, Tally]) -> tuple[float, str]:
+    digits = "".join(filter(str.isdigit, item[0]))
+    return (float(digits) if digits else float("inf"), item[0])
+
+
+def _sum_up(into: dict[str, int], counts: dict[str, int], limit: int | None = None) -> None:
+    for name, count in counts.items():
+        key = name if limit is None or name in into or len(into) < limit else "other"
+        into[key] = into.get(key, 0) + count

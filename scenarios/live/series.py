@@ -1,0 +1,119 @@
+"""What the charts show: points over time in rings of a fixed size.
+
+The last quarter of an hour by seconds, and a day and more by minutes; a run of any length takes the same memory.
+Latencies of a point are over the requests that ended in a sliding window, tokens are those that arrived in the
+point's own time. A window without a value has no latency: None, never 0.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from scenarios.live.figures import Tally
+
+WINDOW_S = 10
+SECONDS_KEPT = 900
+MINUTE_S = 60
+MINUTES_KEPT = 1800  # 30 hours
+TOKEN_DELAY_S = 2  # workers tell once a second: until then a second's tokens are not all there
+
+Point = dict[str, Any]
+
+
+class Window:
+    """A sliding window over tallies by second."""
+
+    def __init__(self, window_s: int) -> None:
+        self._window_s = window_s
+        self._parts: deque[tuple[int, Tally]] = deque()
+
+    def add(self, second: int, tally: Tally) -> None:
+        """What ended in a second; seconds come in order."""
+        self._parts.append((second, tally))
+
+    def total(self, now_s: float) -> Tally:
+        """Everything that ended in the window up to now."""
+        while self._parts and self._parts[0][0] < now_s - self._window_s:
+            self._parts.popleft()
+        total = Tally()
+        for _, tally in self._parts:
+            total.merge(tally)
+        return total
+
+
+class Series:
+    """The points of one run."""
+
+    def __init__(self, window_s: int = WINDOW_S) -> None:
+        self._window_s = window_s
+        self._window = Window(window_s)
+        self._minute = Tally()
+        self._minute_points: list[Point] = []
+        self._tokens: dict[int, float] = {}
+        self._seconds: deque[Point] = deque(maxlen=SECONDS_KEPT)
+        self._minutes: deque[Point] = deque(maxlen=MINUTES_KEPT)
+
+    def add_tokens(self, second: int, tokens: float) -> None:
+        """Tokens that arrived in a second; less than nothing where a provisional count is put right."""
+        self._tokens[second] = self._tokens.get(second, 0.0) + tokens
+
+    def close_second(self, now_unix_s: float, ended: Tally, gauges: dict[str, float]) -> Point:
+        """A point of now: what ended since the last one, and how much is under way."""
+        second = math.floor(now_unix_s)
+        self._window.add(second, ended)
+        total = self._window.total(second)
+        point = {"t": second, **gauges, **_rates(total, self._window_s), **total.latencies()}
+        self._seconds.append(point)
+        self._minute.merge(ended)
+        self._minute_points.append(point)
+        if second - self._minute_points[0]["t"] >= MINUTE_S:
+            self._close_minute()
+        for old in [known for known in self._tokens if known < second - SECONDS_KEPT]:
+            del self._tokens[old]
+        return point
+
+    def tok_s(self, now_unix_s: float, window_s: int = 5) -> float | None:
+        """Tokens per second over the last complete seconds; None before the first."""
+        last = math.floor(now_unix_s) - TOKEN_DELAY_S
+        known = [self._tokens.get(second, 0.0) for second in range(last - window_s + 1, last + 1)]
+        return sum(known) / window_s if self._tokens else None
+
+    def by_second(self, since: float, now_unix_s: float) -> list[Point]:
+        """The newest points; the tokens of a second may still change while its requests are under way."""
+        complete = math.floor(now_unix_s) - TOKEN_DELAY_S
+        return [
+            {**point, "tok_s": max(0.0, self._tokens.get(point["t"], 0.0)) if point["t"] <= complete else None}
+            for point in self._seconds
+            if point["t"] > since
+        ]
+
+    def by_minute(self, since: float) -> list[Point]:
+        """The points of the long view."""
+        return [point for point in self._minutes if point["t"] > since]
+
+    def _close_minute(self) -> None:
+        points, tally = self._minute_points, self._minute
+        self._minute_points, self._minute = [], Tally()
+        first, last = points[0]["t"], points[-1]["t"]
+        seconds = max(1, last - first)
+        # a minute's tokens: those of the seconds that were complete when it ended
+        tokens = sum(self._tokens.get(s, 0.0) for s in range(first - TOKEN_DELAY_S, last - TOKEN_DELAY_S))
+        self._minutes.append(
+            {
+                "t": last,
+                "tok_s": max(0.0, tokens / seconds),
+                **{name: _mean(point[name] for point in points) for name in ("in_flight", "waiting", "users")},
+                **_rates(tally, seconds),
+                **tally.latencies(),
+            }
+        )
+
+
+def _rates(tally: Tally, seconds: float) -> Point:
+    return {"req_s": tally.ended / seconds, "fail_s": tally.counts.get("failure", 0) / seconds}
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)
