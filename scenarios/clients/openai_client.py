@@ -4,6 +4,7 @@ The SDK builds request and auth and runs on our transport with its retries off: 
 would show one slow success where the engine gave two failures. `/v1` is added to a base URL that lacks it.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,11 +14,14 @@ import msgspec
 import openai
 
 from scenarios.clients.call import LLMRequest, TokenEvent
-from scenarios.clients.exchange import Exchange, Wire
+from scenarios.clients.exchange import Exchange, Head, Wire
 from scenarios.clients.measured import MeasuredCall
 from scenarios.clients.transport import StampedTransport, exchanging
 
 API_PATHS = {"chat": "/chat/completions", "completions": "/completions", "responses": "/responses"}
+
+# Requests with headers of their own, a session id say, must not fill the memory.
+_MAX_HEADS = 64
 
 # The SDK wants a key even where the engine needs none.
 _NO_KEY = "none"
@@ -48,6 +52,7 @@ class OpenAIClient:
         self.model = model
         self.cumulative = cumulative
         self.secret = api_key or ""
+        self._heads: dict[tuple[tuple[str, str], ...], Head] = {}
         self._transport = StampedTransport(wire, proxies=proxies)
         http_client = httpx2.Client(
             transport=self._transport,
@@ -67,13 +72,20 @@ class OpenAIClient:
         return OpenAICall(self, request, on_token)
 
     def send(self, request: LLMRequest, body: Mapping[str, Any], exchange: Exchange) -> None:
-        with exchanging(exchange):
-            self._sdk.post(
-                API_PATHS[self.api],
-                content=msgspec.json.encode(body),
-                cast_to=httpx2.Response,
-                options={"headers": dict(request.extra_headers)} if request.extra_headers else {},
-            )
+        """Run one exchange. The SDK builds the first request of a kind; later ones reuse its head."""
+        content = msgspec.json.encode(body)
+        kind = tuple(request.extra_headers.items())
+        if head := self._heads.get(kind):
+            self._transport.again(head, content, exchange)
+            return
+
+        def keep(head: Head) -> None:
+            if len(self._heads) < _MAX_HEADS:
+                self._heads[kind] = head
+
+        with exchanging(exchange, keep), contextlib.suppress(openai.APIError):  # the exchange knows what failed
+            options: Any = {"headers": dict(kind)} if kind else {}
+            self._sdk.post(API_PATHS[self.api], content=content, cast_to=httpx2.Response, options=options)
 
     def list_models(self) -> list[str]:
         return [model.id for model in self._sdk.models.list().data]
@@ -101,11 +113,7 @@ class OpenAICall(MeasuredCall):
         )
 
     def _send(self, exchange: Exchange) -> None:
-        try:
-            self._client.send(self._request, self._body, exchange)
-        except openai.APIError as error:
-            if exchange.failure is None and not exchange.response.reads and exchange.end_s is None:
-                exchange.failure = ("connect", str(error))
+        self._client.send(self._request, self._body, exchange)
 
 
 def request_body(api: str, model: str, request: LLMRequest) -> dict[str, Any]:
