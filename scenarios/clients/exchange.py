@@ -64,14 +64,6 @@ class Wire:
 _tls_contexts: dict[tuple[bool, str | None], ssl.SSLContext] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Request line and headers of a request, and where it goes."""
-
-    route: Route
-    lines: bytes
-
-
 class Exchange:
     """State of one request on the wire; readable at any time, also after it was broken off."""
 

@@ -14,14 +14,11 @@ import msgspec
 import openai
 
 from scenarios.clients.call import LLMRequest, TokenEvent
-from scenarios.clients.exchange import Exchange, Head, Wire
+from scenarios.clients.exchange import Exchange, Wire
 from scenarios.clients.measured import MeasuredCall
-from scenarios.clients.transport import StampedTransport, exchanging
+from scenarios.clients.transport import Head, Sending, StampedTransport, sending
 
 API_PATHS = {"chat": "/chat/completions", "completions": "/completions", "responses": "/responses"}
-
-# Requests with headers of their own, a session id say, must not fill the memory.
-_MAX_HEADS = 64
 
 # The SDK wants a key even where the engine needs none.
 _NO_KEY = "none"
@@ -52,7 +49,7 @@ class OpenAIClient:
         self.model = model
         self.cumulative = cumulative
         self.secret = api_key or ""
-        self._heads: dict[tuple[tuple[str, str], ...], Head] = {}
+        self._head: Head | None = None
         self._transport = StampedTransport(wire, proxies=proxies)
         http_client = httpx2.Client(
             transport=self._transport,
@@ -72,20 +69,17 @@ class OpenAIClient:
         return OpenAICall(self, request, on_token)
 
     def send(self, request: LLMRequest, body: Mapping[str, Any], exchange: Exchange) -> None:
-        """Run one exchange. The SDK builds the first request of a kind; later ones reuse its head."""
+        """Run one exchange. The SDK builds the first request; those after it reuse its head."""
         content = msgspec.json.encode(body)
-        kind = tuple(request.extra_headers.items())
-        if head := self._heads.get(kind):
-            self._transport.again(head, content, exchange)
+        if self._head is not None:
+            self._transport.again(self._head, request.extra_headers, content, exchange)
             return
+        first = Sending(exchange, request.extra_headers, self._keep_head)
+        with sending(first), contextlib.suppress(openai.APIError):  # the exchange knows what failed
+            self._sdk.post(API_PATHS[self.api], content=content, cast_to=httpx2.Response)
 
-        def keep(head: Head) -> None:
-            if len(self._heads) < _MAX_HEADS:
-                self._heads[kind] = head
-
-        with exchanging(exchange, keep), contextlib.suppress(openai.APIError):  # the exchange knows what failed
-            options: Any = {"headers": dict(kind)} if kind else {}
-            self._sdk.post(API_PATHS[self.api], content=content, cast_to=httpx2.Response, options=options)
+    def _keep_head(self, head: Head) -> None:
+        self._head = head
 
     def list_models(self) -> list[str]:
         return [model.id for model in self._sdk.models.list().data]

@@ -6,24 +6,71 @@ once the stream has ended. A request that differs from one before only in its bo
 that one's head: the SDK takes half a millisecond for it, as much as thirty streamed tokens cost.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import httpx2
 
 from scenarios.clients.dial import Route, WireError, proxy_for
-from scenarios.clients.exchange import Exchange, Head, Wire
+from scenarios.clients.exchange import Exchange, Wire
 
-OnHead = Callable[[Head], None]
 
-_current: ContextVar[tuple[Exchange, OnHead] | None] = ContextVar("exchange", default=None)
+@dataclass(frozen=True)
+class Head:
+    """Request line and headers of a request, but for the length of its body, and where it goes."""
+
+    route: Route
+    request_line: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    def request(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        """The bytes of a request with `headers` on top of these."""
+        lines = self._lines
+        if not self._names.isdisjoint(map(str.lower, headers)):
+            replaced = {name.lower().encode() for name in headers}
+            lines = _header_lines(pair for pair in self.headers if pair[0].lower() not in replaced)
+        own = _header_lines((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
+        length = b"Content-Length: %d\r\n" % len(body) if body else b""
+        return b"".join((self.request_line, lines, own, length, b"\r\n", body))
+
+    @cached_property
+    def _lines(self) -> bytes:
+        return _header_lines(self.headers)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(name.decode("latin-1").lower() for name, _ in self.headers)
+
+
+def _header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    lines = [b"%s: %s\r\n" % pair for pair in headers]
+    if any(b"\r" in line[:-2] or b"\n" in line[:-2] for line in lines):
+        raise ValueError("a request header holds a line end")
+    return b"".join(lines)
+
+
+_current: ContextVar["Sending | None"] = ContextVar("sending", default=None)
+
+
+@dataclass(slots=True)
+class Sending:
+    """A request about to go through the SDK: what measures it, and the headers that are its own.
+
+    `on_head` gets the head that the SDK built, without those headers, before anything is sent.
+    """
+
+    exchange: Exchange
+    headers: Mapping[str, str] = field(default_factory=dict)
+    on_head: Callable[[Head], None] = lambda _: None
 
 
 @contextmanager
-def exchanging(exchange: Exchange, on_head: OnHead) -> Iterator[None]:
-    """The next request of this greenlet is measured by `exchange`; `on_head` gets its head before it is sent."""
-    token = _current.set((exchange, on_head))
+def sending(this: Sending) -> Iterator[None]:
+    """The next request of this greenlet is `this` one."""
+    token = _current.set(this)
     try:
         yield
     finally:
@@ -39,11 +86,11 @@ class StampedTransport(httpx2.BaseTransport):
         self._routes: dict[tuple[str, str, int], Route] = {}
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        exchange, on_head = _current.get() or (Exchange(None), lambda _: None)
-        route = self._route(request.url)
-        head = Head(route, _head(request, route))
-        on_head(head)
-        self.again(head, request.read(), exchange)
+        this = _current.get() or Sending(Exchange(None))
+        exchange = this.exchange
+        head = _head(request, self._route(request.url))
+        this.on_head(head)
+        self.again(head, this.headers, request.read(), exchange)
         if exchange.failure is not None:
             raise httpx2.TransportError(exchange.failure[1])
         response = exchange.response
@@ -56,11 +103,10 @@ class StampedTransport(httpx2.BaseTransport):
             request=request,
         )
 
-    def again(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """Send a request; what fails below HTTP is kept as the exchange's failure."""
-        length = b"Content-Length: %d\r\n\r\n" % len(body) if body else b"\r\n"
+    def again(self, head: Head, headers: Mapping[str, str], body: bytes, exchange: Exchange) -> None:
+        """Send a request with that head; what fails below HTTP is kept as the exchange's failure."""
         try:
-            exchange.run(self._wire, head.route, head.lines + length + body)
+            exchange.run(self._wire, head.route, head.request(headers, body))
         except WireError as error:
             exchange.failure = (error.error_class, error.text)
 
@@ -76,8 +122,7 @@ class StampedTransport(httpx2.BaseTransport):
         self._wire.pool.close()
 
 
-def _head(request: httpx2.Request, route: Route) -> bytes:
-    """Request line and headers but for the length of the body."""
+def _head(request: httpx2.Request, route: Route) -> Head:
     target = request.url.raw_path
     lines: list[tuple[bytes, bytes]] = []
     if route.proxy and route.scheme == "http":  # a plain proxy wants the whole URL
@@ -85,5 +130,4 @@ def _head(request: httpx2.Request, route: Route) -> bytes:
         if route.proxy.authorization:
             lines.append((b"Proxy-Authorization", route.proxy.authorization.encode()))
     lines += [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
-    head = b"".join([b"%s: %s\r\n" % line for line in lines])
-    return b"%s %s HTTP/1.1\r\n%s" % (request.method.encode(), target, head)
+    return Head(route, b"%s %s HTTP/1.1\r\n" % (request.method.encode(), target), tuple(lines))
