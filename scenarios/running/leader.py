@@ -5,11 +5,14 @@ Checks come before the start, one `Run` spans one Locust test, the report follow
 """
 
 import logging
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import gevent
 from flask import Response, jsonify, request
 from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner
@@ -55,6 +58,9 @@ class Leader:
         self._plan: RunPlan | None = None
         self._run: Run | None = None
         self._listen()
+        if self._headless:
+            # Locust listens to SIGTERM only when a headless run is over: until then it ends the run as Ctrl-C does
+            gevent.signal_handler(signal.SIGTERM, os.kill, os.getpid(), signal.SIGINT)
         if isinstance(self._runner, MasterRunner):
             self._options.enable_rebalancing = True  # users of a lost worker go to the others
             drain_before_quit(self._runner, self._await_end)
