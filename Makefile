@@ -56,9 +56,10 @@ lock: venv-dev ## renew the locks from pyproject.toml and tests/engines/*.in
 	$(call say,requirements.lock and requirements-dev.lock)
 	@$(LOCK) pyproject.toml --group build -o requirements.lock
 	@$(LOCK) pyproject.toml --group build --group dev -c requirements.lock -o requirements-dev.lock
-	$(call say,tests/engines/support.lock and engines.lock)
+	$(call say,locks of tests/engines)
 	@$(LOCK) tests/engines/support.in --python-version 3.11 -o tests/engines/support.lock
 	@$(LOCK) --no-deps tests/engines/engines.in --python-version 3.11 -o tests/engines/engines.lock
+	@$(LOCK) --no-deps tests/engines/triton/triton.in --python-version 3.11 -o tests/engines/triton/triton.lock
 
 clean: ## remove environments, caches and results (runs/ stays)
 	rm -rf $(VENV) $(ENGINES) $(BENCH) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.calls import drive
+
 ROOT = Path(__file__).parents[2]
 CASES = {case["id"]: case for case in yaml.safe_load((ROOT / "tests" / "cases" / "grpc.yaml").read_text())}
 TOLERANCE_MS = 15
@@ -43,20 +45,6 @@ def scripted(*arguments: str) -> Iterator[Server]:
         for pipe in (server.process.stdin, server.process.stdout):
             assert pipe
             pipe.close()
-
-
-def drive(address: str, calls: list[dict[str, Any]], limit_s: float = 30, **job: Any) -> list[dict[str, Any]]:
-    sent = subprocess.run(
-        [sys.executable, "-m", "tests.support.drive_calls"],
-        cwd=ROOT,
-        input=json.dumps({"url": address, "calls": calls, **job}),
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-    )
-    assert sent.returncode == 0, sent.stderr
-    assert not sent.stderr
-    return json.loads(sent.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,9 @@ Installed by `make engines`; where they are not, tests that ask for one are skip
 
 import json
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +22,8 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-INSTALLED = HERE.parents[1] / ".engines"
+INSTALLED = HERE.parents[1] / ".engines" / "light"
+TRITON = HERE.parents[1] / ".engines" / "triton"
 READY_WITHIN_S = 30
 STOP_WITHIN_S = 10
 
@@ -75,9 +78,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def engines_dir() -> Path:
-    if (INSTALLED / "ready").is_file():
-        return INSTALLED
-    reason = INSTALLED / "unavailable"
+    return installed(INSTALLED)
+
+
+def installed(folder: Path) -> Path:
+    """The folder of an installed engine; skips the test where there is none."""
+    if (folder / "ready").is_file():
+        return folder
+    reason = folder / "unavailable"
     pytest.skip(reason.read_text().strip() if reason.is_file() else "no real engines here: run `make engines`")
 
 
@@ -114,6 +122,58 @@ def dynamo(engines_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
             return servers[prefill_ms, decode_ms]
 
         yield start
+
+
+@dataclass(frozen=True, slots=True)
+class Triton:
+    """A running Triton: addresses as the load test takes them."""
+
+    http: str
+    grpc: str
+    metrics: str
+    pid: int
+    log: Path
+
+
+@pytest.fixture(scope="session")
+def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
+    """Triton with the models of `triton/models`; skips where it can't start."""
+    with running_triton(tmp_path_factory.mktemp("triton")) as server:
+        yield server
+
+
+@contextmanager
+def running_triton(scratch: Path) -> Iterator[Triton]:
+    """A Triton of one's own, for tests that kill it."""
+    ports = [free_port() for _ in range(3)]
+    command = [installed(TRITON) / "venv" / "bin" / "python", HERE / "triton" / "server.py", *map(str, ports), scratch]
+    log = scratch / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)
+    http, grpc, metrics = (f"127.0.0.1:{port}" for port in ports)
+    try:
+        await_triton(f"http://{http}/v2/health/ready", server, log)
+        yield Triton(f"http://{http}", f"grpc://{grpc}", f"http://{metrics}/metrics", server.pid, log)
+    finally:
+        assert server.stdin
+        server.stdin.close()
+        try:
+            server.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def await_triton(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    give_up_s = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < give_up_s and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except OSError:
+            time.sleep(0.1)
+    errors = [line for line in log.read_text().splitlines() if re.match(r"[EF]\d{4} |error", line)]
+    pytest.skip(f"Triton can't start here: {errors[-1] if errors else log.read_text()[-300:]}")
 
 
 @pytest.fixture(scope="session")
