@@ -93,7 +93,11 @@ def test_ctrl_c_in_the_middle_loses_no_request(tmp_path, where):
         os.killpg(process.pid, signal.SIGINT)
         finished = finish(process, tmp_path, limit_s=30)
     rows = finished.rows("requests.csv")
-    wait_for(lambda: len(rows) == seen_by_engine(tmp_path), limit_s=3)
+    seen = {json.loads(line)["request_id"] for line in (tmp_path / "truth.jsonl").read_text().splitlines()}
+    recorded = {f"{finished.run_dir.name}-{row['request_id']}": row for row in rows}
+    assert seen - recorded.keys() == set()
+    # one that was killed while it connected was started, but never came to the engine
+    assert [row for name, row in recorded.items() if name not in seen and row["headers_ms"]] == []
     assert 1 <= outcomes(rows)["cut_off"] <= 8  # a user may just have been between two requests
     assert finished.run["reconciliation"]["missing"] == 0
     assert finished.run["finished"] is True
