@@ -97,7 +97,9 @@ def finish(process: subprocess.Popen[str], folder: Path, limit_s: float = 60) ->
     return Finished(code, output_of(folder), folder)
 
 
-def run(folder: Path, *arguments: str, limit_s: float = 60, settings: dict[str, str] | None = None, **more: Any) -> Finished:
+def run(
+    folder: Path, *arguments: str, limit_s: float = 60, settings: dict[str, str] | None = None, **more: Any
+) -> Finished:
     """A whole headless run."""
     with started(folder, command("--headless", *arguments, settings=settings, **more)) as process:
         return finish(process, folder, limit_s)
