@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis import intervals, metrics, schema, slo, steady, tails, tokens, validity, windows
 from analysis.intervals import Interval
+from analysis.metrics import Gaps
 from analysis.runs import Run
 from analysis.slo import Slo
 from analysis.summary import ClassSummary, Counts, Latencies, LevelSummary, RunSummary, WindowSummary
@@ -25,7 +26,8 @@ def summarise(run: Run, objective: Slo | None = None) -> RunSummary:
     objective = objective or slo.from_scenario(scenario)
     flow = windows.token_flow(run)
     window_s = (scenario.get("report") or {}).get("window_s")
-    levels = tuple(_level(run, level, flow, objective, window_s) for level in windows.levels(run))
+    gaps = metrics.gaps(run.tokens)
+    levels = tuple(_level(run, level, flow, gaps, objective, window_s) for level in windows.levels(run))
     best = _best(levels)
     started, ended = _bounds(run)
     per_event = metrics.tokens_per_event(run.requests)
@@ -73,17 +75,20 @@ def iso(unix_s: float, zone: tzinfo = UTC) -> str | None:
     return datetime.fromtimestamp(unix_s, zone).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _level(run: Run, level: Level, flow: TokenFlow, objective: Slo | None, window_s: float | None) -> LevelSummary:
+def _level(
+    run: Run, level: Level, flow: TokenFlow, gaps: Gaps, objective: Slo | None, window_s: float | None
+) -> LevelSummary:
     mask = windows.measured(run, level)
     requests = run.requests[mask]
+    gaps = gaps.of(mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy())
     achieved = windows.achieved_concurrency(run.requests, level.window)
-    latencies = _latencies(run, mask)
+    latencies = _latencies(run, mask, gaps)
     met = slo.meets(requests, objective) if objective else None
     attainment = float(met.mean()) if met is not None and len(met) else None
     output, total = _token_rates(run.requests, flow, level.window)
     good = requests[requests["outcome"] == schema.SUCCESS]
     stall_ms = ((run.info.get("scenario") or {}).get("report") or {}).get("stall_ms") or tails.STALL_MS
-    part, tail = steady.find_steady(flow, level.window), tails.tails(run, mask, stall_ms)
+    part, tail = steady.find_steady(flow, level.window), tails.tails(run, mask, gaps, stall_ms)
     return LevelSummary(
         level=level.number,
         mode=level.mode,
@@ -108,7 +113,7 @@ def _level(run: Run, level: Level, flow: TokenFlow, objective: Slo | None, windo
         steady=part,
         tokens=tokens.audit(good),
         tails=tail,
-        classes=_classes(run, mask, objective),
+        classes=_classes(run, mask, gaps, objective),
         windows=_slices(run, level, mask, flow, objective, window_s),
     )
 
@@ -120,7 +125,10 @@ def _intervals(
     order = np.argsort(windows.sent_unix_s(requests), kind="stable")
     ordered = requests.iloc[order]
     good = ordered[ordered["outcome"] == schema.SUCCESS]
-    found: dict[str, Interval | None] = {"output_tok_s": intervals.rate_interval(flow.unix_s, flow.tokens, window)}
+    found: dict[str, Interval | None] = {"output_tok_s": None}
+    if not math.isnan(window.seconds):
+        sums = flow.binned(window, intervals.BATCHES)
+        found["output_tok_s"] = intervals.binned_rate_interval(sums, window.seconds)
     for name, metric in (("ttft", metrics.ttft_ms), ("tpot", metrics.tpot_ms), ("e2e", metrics.e2e_ms)):
         values = np.asarray(metric(good), dtype=np.float64)
         found[f"{name}_mean_ms"] = intervals.mean_interval(values)
@@ -135,7 +143,7 @@ def _intervals(
     return {name: interval for name, interval in found.items() if interval is not None}
 
 
-def _latencies(run: Run, mask: Mask) -> Latencies:
+def _latencies(run: Run, mask: Mask, gaps: Gaps) -> Latencies:
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
     requests = run.requests[good]
     return Latencies(
@@ -143,7 +151,7 @@ def _latencies(run: Run, mask: Mask) -> Latencies:
         ttft_from_plan_ms=metrics.stats(metrics.ttft_from_plan_ms(requests)),
         first_answer_ms=metrics.stats(metrics.first_answer_ms(requests)),
         tpot_ms=metrics.stats(metrics.tpot_ms(requests)),
-        itl_ms=metrics.stats(metrics.itl_ms(run.tokens, good)),
+        itl_ms=metrics.stats(gaps.of(good).ms),
         e2e_ms=metrics.stats(metrics.e2e_ms(requests)),
         queue_ms=metrics.stats(metrics.queue_ms(requests)),
     )
@@ -164,19 +172,19 @@ def _errors(requests: pd.DataFrame) -> tuple[tuple[str, str, int], ...]:
     return tuple((str(row["error_class"]), str(row["error_text"]), int(row["count"])) for row in rows)
 
 
-def _classes(run: Run, mask: Mask, objective: Slo | None) -> tuple[ClassSummary, ...]:
+def _classes(run: Run, mask: Mask, gaps: Gaps, objective: Slo | None) -> tuple[ClassSummary, ...]:
     column = run.requests["length_class"]
     names = sorted(column[mask].dropna().unique(), key=_class_order)
-    return tuple(_class(run, mask & (column == name).to_numpy(), str(name), objective) for name in names)
+    return tuple(_class(run, mask & (column == name).to_numpy(), str(name), gaps, objective) for name in names)
 
 
-def _class(run: Run, mask: Mask, name: str, objective: Slo | None) -> ClassSummary:
+def _class(run: Run, mask: Mask, name: str, gaps: Gaps, objective: Slo | None) -> ClassSummary:
     requests = run.requests[mask]
     good = requests[requests["outcome"] == schema.SUCCESS]
     return ClassSummary(
         name=name,
         counts=_counts(requests),
-        latencies=_latencies(run, mask),
+        latencies=_latencies(run, mask, gaps),
         input_tokens_requested=_known(good["input_tokens_requested"].mean()),
         input_tokens=_known(good["input_tokens"].mean()),
         output_tokens_requested=_known(good["output_tokens_requested"].mean()),

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from analysis.metrics import Floats, percentile
-from analysis.windows import Window
+from analysis.windows import Window, binned
 
 BATCHES = 20
 LEAST_PER_BATCH = 2
@@ -68,8 +68,12 @@ def rate_interval(unix_s: Floats, weights: Floats, window: Window) -> Interval |
     """Interval of a rate over a window, such as tokens per second: its batches are equal stretches of time."""
     if math.isnan(window.seconds):
         return None
-    edges = np.linspace(window.start_unix_s, window.end_unix_s, BATCHES + 1)
-    rates = np.histogram(unix_s, edges, weights=weights)[0] / (window.seconds / BATCHES)
+    return binned_rate_interval(binned(unix_s, weights, window, BATCHES), window.seconds)
+
+
+def binned_rate_interval(sums: Floats, seconds: float) -> Interval | None:
+    """The same from sums over `BATCHES` equal stretches of time."""
+    rates = sums / (seconds / BATCHES)
     if np.count_nonzero(rates) < BATCHES // 2:
         return None
     centre = float(rates.mean())

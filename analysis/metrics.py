@@ -136,20 +136,33 @@ def time_to_1000_tokens_ms(ttft: float | None, tpot: float | None) -> float | No
     return None if ttft is None or tpot is None else ttft + 999 * tpot
 
 
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Gaps between successive token events of the same request, ordered by request. A gap over a lost row is none."""
+
+    ms: Floats
+    code: NDArray[np.int32]  # the row number in `requests` of each
+    ended_ms: Floats  # when it ended, since sent
+
+    def of(self, rows: NDArray[np.bool_]) -> "Gaps":
+        """Those of the requests that `rows` chooses."""
+        chosen = rows[self.code]
+        return self if chosen.all() else Gaps(self.ms[chosen], self.code[chosen], self.ended_ms[chosen])
+
+
+def gaps(tokens: pd.DataFrame) -> Gaps:
+    """All gaps of a run; finding them is the costly part, choosing among them is not."""
+    code, index, arrival = codes(tokens), tokens["index"].to_numpy(), tokens["arrival_ms"].to_numpy()
+    follows = (code[1:] == code[:-1]) & (index[1:] == index[:-1] + 1)
+    return Gaps((arrival[1:] - arrival[:-1])[follows], code[1:][follows], arrival[1:][follows])
+
+
 def itl_ms(tokens: pd.DataFrame, rows: NDArray[np.bool_]) -> Floats:
     """Inter-token latency: the single gaps between successive token events of each chosen request, pooled.
 
-    `rows` says for each row of `requests` whether it counts. A gap over a lost token row is no gap.
+    `rows` says for each row of `requests` whether it counts.
     """
-    return gaps_ms(tokens, rows)[0]
-
-
-def gaps_ms(tokens: pd.DataFrame, rows: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.int32], Floats]:
-    """The gaps of `itl_ms`, with the row number in `requests` of each and the instant (ms since sent) of its end."""
-    code, index, arrival = codes(tokens), tokens["index"].to_numpy(), tokens["arrival_ms"].to_numpy()
-    follows = (code[1:] == code[:-1]) & (index[1:] == index[:-1] + 1) & rows[code[1:]]
-    gaps: Floats = (arrival[1:] - arrival[:-1])[follows]
-    return gaps, code[1:][follows], arrival[1:][follows]
+    return gaps(tokens).of(rows).ms
 
 
 def codes(tokens: pd.DataFrame) -> NDArray[np.int32]:

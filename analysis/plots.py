@@ -3,6 +3,7 @@
 How a chart looks is left to `analysis/html/report.js`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import metrics, schema, windows
-from analysis.metrics import Floats
+from analysis.metrics import Floats, Gaps
 from analysis.runs import Run
 from analysis.summary import LevelSummary, RunSummary
-from analysis.windows import Level, Mask
+from analysis.windows import Level, Mask, Window
 
 ECDF_POINTS = 240
 TIMELINE_TICKS = 400
@@ -26,11 +27,12 @@ def charts(run: Run, summary: RunSummary) -> dict[str, Any]:
     """Everything that the page's charts draw."""
     levels = {level.number: level for level in windows.levels(run)}
     masks = {number: windows.measured(run, level) for number, level in levels.items()}
+    gaps = metrics.gaps(run.tokens)
     return {
         "levels": [level_point(level) for level in summary.levels],
-        "ecdf": {str(level.level): distributions(run, masks[level.level]) for level in summary.levels},
+        "ecdf": {str(level.level): distributions(run, masks[level.level], gaps) for level in summary.levels},
         "timelines": {str(level.level): timelines(run, masks[level.level]) for level in summary.levels},
-        "heatmaps": {str(number): heatmap(run, level, masks[number]) for number, level in levels.items()},
+        "heatmaps": {str(number): heatmap(run, level, masks[number], gaps) for number, level in levels.items()},
         "flow": flow(run, summary, list(levels.values())),
         "windows": [window_points(level) for level in summary.levels if level.windows],
     }
@@ -60,14 +62,14 @@ def level_point(level: LevelSummary) -> dict[str, Any]:
     )
 
 
-def distributions(run: Run, mask: Mask) -> Mapping[str, list[list[float]]]:
+def distributions(run: Run, mask: Mask, gaps: Gaps) -> Mapping[str, list[list[float]]]:
     """ECDF points [ms, share] of each latency metric."""
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
     requests = run.requests[good]
     return {
         "ttft_ms": ecdf(np.asarray(metrics.ttft_ms(requests))),
         "tpot_ms": ecdf(np.asarray(metrics.tpot_ms(requests))),
-        "itl_ms": ecdf(metrics.itl_ms(run.tokens, good)),
+        "itl_ms": ecdf(gaps.of(good).ms),
         "e2e_ms": ecdf(np.asarray(metrics.e2e_ms(requests))),
     }
 
@@ -120,20 +122,23 @@ def timeline(run: Run, name: str, row: int, rows: slice) -> dict[str, Any]:
     }
 
 
-def heatmap(run: Run, level: Level, mask: Mask) -> dict[str, Any] | None:
+def heatmap(run: Run, level: Level, mask: Mask, gaps: Gaps) -> dict[str, Any] | None:
     """Gaps between token events of a level, counted by when they ended and (logarithmically) how long they were."""
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
-    gaps, code, ended = metrics.gaps_ms(run.tokens, good)
-    if not len(gaps) or not level.window.seconds > 0:
+    chosen = gaps.of(good)
+    lengths = chosen.ms
+    if not len(lengths) or not level.window.seconds > 0:
         return None
-    since = windows.sent_unix_s(run.requests)[code] + ended / 1000 - level.window.start_unix_s
-    times = np.linspace(0, max(float(since.max()), level.window.seconds), HEAT_TIMES + 1)
-    low, high = np.percentile(gaps, 0.5), float(gaps.max())
-    edges = np.geomspace(max(low, LEAST_MS), max(high, low * 1.5, LEAST_MS * 2) * 1.001, HEAT_GAPS + 1)
-    counts = np.histogram2d(since, np.clip(gaps, edges[0], None), bins=(times, edges))[0]
+    since = windows.sent_unix_s(run.requests)[chosen.code] + chosen.ended_ms / 1000 - level.window.start_unix_s
+    span = max(float(since.max()), level.window.seconds) * (1 + 1e-9)
+    low, high = max(float(np.percentile(lengths, 0.5)), LEAST_MS), float(lengths.max())
+    steps = math.log(max(high, low * 1.5) * 1.001 / low) / HEAT_GAPS
+    x = (np.clip(since, 0, None) * (HEAT_TIMES / span)).astype(np.int64)
+    y = (np.log(np.clip(lengths, low, None) / low) / steps).astype(np.int64)
+    counts = np.bincount(x * HEAT_GAPS + y, minlength=HEAT_TIMES * HEAT_GAPS).reshape(HEAT_TIMES, HEAT_GAPS)
     return {
-        "times": [f"{time:.3g}" for time in times[:-1]],
-        "gaps": [f"{edge:.3g}" for edge in edges[:-1]],
+        "times": [f"{span * step / HEAT_TIMES:.3g}" for step in range(HEAT_TIMES)],
+        "gaps": [f"{low * math.exp(step * steps):.3g}" for step in range(HEAT_GAPS)],
         "cells": [[int(x), int(y), int(counts[x, y])] for x, y in np.argwhere(counts > 0)],
     }
 
@@ -145,10 +150,10 @@ def flow(run: Run, summary: RunSummary, levels: Sequence[Level]) -> dict[str, An
     if not known.any():
         return {"tokens": [], "in_flight": [], "phases": [], "steady": [], "end_s": 1}
     start, end = float(sent[known].min()), float(ended[known].max())
-    edges = np.linspace(start, max(end, start + 0.001), FLOW_BINS + 1)
+    window = Window(start, max(end, start + 0.001))
+    edges = np.linspace(window.start_unix_s, window.end_unix_s, FLOW_BINS + 1)
     width = edges[1] - edges[0]
-    tokens = windows.token_flow(run)
-    rates = np.histogram(tokens.unix_s, edges, weights=tokens.tokens)[0] / width
+    rates = windows.token_flow(run).binned(window, FLOW_BINS) / width
     busy = np.diff(_busy_seconds(np.sort(sent[known]), np.sort(ended[known]), edges)) / width
     seconds = np.round(edges[:-1] - start, 2).tolist()
     return {

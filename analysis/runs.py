@@ -144,7 +144,11 @@ def _read_tokens(path: Path, requests: pd.DataFrame, damages: list[Damage]) -> t
     parts: list[tuple[np.ndarray, ...]] = []
     if file.exists() and file.stat().st_size:
         parts, refused = read_chunks(
-            file, schema.TOKEN_COLUMNS, ("request_id", "index", "arrival_ms"), lambda frame: _compact(frame, ids)
+            file,
+            schema.TOKEN_COLUMNS,
+            ("request_id", "index", "arrival_ms"),
+            lambda frame: _compact(frame, ids),
+            texts="category",
         )
         damages += refused
     if not parts:
@@ -153,7 +157,8 @@ def _read_tokens(path: Path, requests: pd.DataFrame, damages: list[Damage]) -> t
     parts.clear()
     known = code >= 0
     orphans = int((~known).sum())
-    order = np.lexsort((index, code))
+    # one stable sort of (request, index): quick, because workers ship whole requests
+    order = np.argsort((code.astype(np.int64) << 32) + index, kind="stable")
     order = order[known[order]]
     repeated = np.zeros(len(order), dtype=bool)
     repeated[1:] = (np.diff(code[order]) == 0) & (np.diff(index[order]) == 0)

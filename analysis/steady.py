@@ -35,12 +35,12 @@ def find_steady(flow: TokenFlow, window: Window) -> Steady | None:
     """The steady part of a window; None when there are too few tokens to tell."""
     if math.isnan(window.seconds):
         return None
-    edges = np.linspace(window.start_unix_s, window.end_unix_s, BINS + 1)
-    counts = np.histogram(flow.unix_s, edges, weights=flow.tokens)[0]
+    counts = flow.binned(window, BINS)
     if np.count_nonzero(counts) < LEAST_BINS:
         return None
     start, end = steady_bins(counts)
-    part = Window(float(edges[start]), float(edges[end]))
+    width = window.seconds / BINS
+    part = Window(window.start_unix_s + start * width, window.start_unix_s + end * width)
     return Steady(
         window=part,
         share=(end - start) / BINS,

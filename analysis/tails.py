@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import metrics, schema
-from analysis.metrics import PERCENTILES, Floats, Stats
+from analysis.metrics import PERCENTILES, Floats, Gaps, Stats
 from analysis.runs import Run
 from analysis.windows import Mask
 
@@ -42,16 +42,17 @@ class Tails:
     workers: tuple[WorkerSummary, ...]
 
 
-def tails(run: Run, mask: Mask, stall_ms: float = STALL_MS) -> Tails:
-    """Tails of the requests in `mask`."""
+def tails(run: Run, mask: Mask, gaps: Gaps, stall_ms: float = STALL_MS) -> Tails:
+    """Tails of the requests in `mask`; `gaps` are those of the successful ones."""
     requests = run.requests[mask]
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
-    gaps, code, _ = metrics.gaps_ms(run.tokens, good)
     output = run.requests["output_tokens"].to_numpy()[good]
     return Tails(
-        longest_gap_ms=metrics.stats(longest_gaps(gaps, code)),
+        longest_gap_ms=metrics.stats(longest_gaps(gaps.ms, gaps.code)),
         stall_limit_ms=stall_ms,
-        stalls_per_1k_tokens=1000 * float((gaps > stall_ms).sum() / np.nansum(output)) if np.nansum(output) else None,
+        stalls_per_1k_tokens=1000 * float((gaps.ms > stall_ms).sum() / np.nansum(output))
+        if np.nansum(output)
+        else None,
         ttft_adjusted_ms=adjusted(requests, metrics.ttft_ms(requests)),
         e2e_adjusted_ms=adjusted(requests, metrics.e2e_ms(requests)),
         fairness=jain(np.asarray(metrics.decode_tok_s(run.requests[good]))),

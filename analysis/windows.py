@@ -105,13 +105,33 @@ class TokenFlow:
     Success and cut_off count, in any phase; output of failed requests does not.
     """
 
-    unix_s: Floats
+    unix_s: Floats  # ascending
     tokens: Floats
     spread: bool  # no token rows: each request's tokens were spread evenly from its first to its last token
 
     def in_window(self, window: Window) -> float:
         """Tokens that arrived inside the window."""
-        return float(self.tokens[window.holds(self.unix_s)].sum())
+        start, end = np.searchsorted(self.unix_s, (window.start_unix_s, window.end_unix_s))
+        return float(self.tokens[start:end].sum())
+
+    def binned(self, window: Window, bins: int) -> Floats:
+        """Tokens that arrived in each of equal stretches of the window."""
+        start, end = np.searchsorted(self.unix_s, (window.start_unix_s, window.end_unix_s))
+        return binned(self.unix_s[start:end], self.tokens[start:end], window, bins)
+
+
+def binned(unix_s: Floats, weights: Floats, window: Window, bins: int) -> Floats:
+    """Sums of weights by equal stretches of a window."""
+    inside = window.holds(unix_s)
+    number = ((unix_s[inside] - window.start_unix_s) * (bins / window.seconds)).astype(np.int64)
+    sums: Floats = np.bincount(np.minimum(number, bins - 1), weights[inside], bins).astype(np.float64)
+    return sums
+
+
+def _flow(unix_s: Floats, tokens: Floats, *, spread: bool) -> TokenFlow:
+    known = np.isfinite(unix_s)
+    order = np.argsort(unix_s[known], kind="stable")
+    return TokenFlow(unix_s[known][order], tokens[known][order], spread)
 
 
 def token_flow(run: Run) -> TokenFlow:
@@ -123,8 +143,8 @@ def token_flow(run: Run) -> TokenFlow:
     chosen = counts[metrics.codes(run.tokens)]
     arrived = arrived_unix_s(run)
     if chosen.all():
-        return TokenFlow(arrived, weights, spread=False)
-    return TokenFlow(arrived[chosen], weights[chosen], spread=False)
+        return _flow(arrived, weights, spread=False)
+    return _flow(arrived[chosen], weights[chosen], spread=False)
 
 
 def _spread_flow(requests: pd.DataFrame) -> TokenFlow:
@@ -135,7 +155,7 @@ def _spread_flow(requests: pd.DataFrame) -> TokenFlow:
     step = (last - first) / np.maximum(counts - 1, 1)
     position = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     unix_s = np.repeat(first, counts) + position * np.repeat(step, counts)
-    return TokenFlow(unix_s, np.ones(len(unix_s)), spread=True)
+    return _flow(unix_s, np.ones(len(unix_s)), spread=True)
 
 
 def _level(row: Mapping[Hashable, Any]) -> Level | None:
