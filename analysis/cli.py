@@ -207,7 +207,7 @@ def _because(finding: checks.Finding) -> str:
 
 
 def _print_or_write(summary: RunSummary, wanted: list[str], out: Path | None) -> None:
-    if not wanted:
+    if not wanted or out is not None:  # then no other form has taken standard output
         text.print_summary(summary)
     for name in wanted:
         rendered = PRINTED[name](summary)

@@ -15,6 +15,11 @@ COMMANDS = {
     "engine": ("scenarios.engine.command", "engine"),
     "recover": ("scenarios.recording.recover", "recover"),
     "report": ("analysis.cli", "report"),
+    "compare": ("analysis.cli", "compare"),
+    "check": ("analysis.cli", "check"),
+    "explain": ("analysis.cli", "explain"),
+    "export": ("analysis.cli", "export_run"),
+    "import": ("analysis.cli", "import_run"),
 }
 
 

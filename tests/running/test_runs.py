@@ -58,7 +58,7 @@ def test_a_sweep_writes_every_request_with_its_level_and_phase(tmp_path):
     tokens = finished.rows("tokens.csv")
     assert len(tokens) == sum(int(row["token_events"]) for row in rows)
     assert {row["token_events"] for row in measured} == {"20"}
-    assert "TTFT" in finished.output
+    assert "Latencies of successful requests" in finished.output
     assert (finished.run_dir / "report.html").stat().st_size > 10_000
     reconciliation = finished.run["reconciliation"]
     assert (reconciliation["started"], reconciliation["missing"]) == (len(rows), 0)
