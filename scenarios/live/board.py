@@ -32,7 +32,7 @@ class Board:
         self.old_rows: list[dict[str, Any]] = []  # of levels whose histograms are gone
         self.totals = Tally()  # of the whole run, for counters that never go back
         self._series = Series()
-        self._fresh = Tally()  # ended since the last point
+        self._fresh: dict[str, Tally] = {}  # ended since the last point, by length class
         self._health: dict[int, dict[str, Any]] = {}
         self._health_sums: dict[int, HealthSum] = {}
         self._under_way: dict[int, tuple[int, int]] = {}  # worker -> in flight, waiting for their first token
@@ -48,7 +48,7 @@ class Board:
             return
         self._under_way[worker] = (live["in_flight"], live["waiting"])
         for group in live["groups"]:
-            self._fresh.add(group)
+            self._fresh.setdefault(group["class"], Tally()).add(group)
             self.totals.add(group)
             self._figures(group["level"]).add(group)
         for second, tokens in zip(live["seconds"], live["tokens"], strict=True):
@@ -60,7 +60,7 @@ class Board:
         """Once a second: the next point of the charts."""
         in_flight = sum(in_flight for in_flight, _ in self._under_way.values())
         waiting = sum(waiting for _, waiting in self._under_way.values())
-        fresh, self._fresh = self._fresh, Tally()
+        fresh, self._fresh = self._fresh, {}
         gauges: dict[str, float] = {"in_flight": in_flight, "waiting": waiting, "users": self.watched.user_count()}
         self._point = self._series.close_second(self.watched.now_unix_s(), fresh, gauges)
 

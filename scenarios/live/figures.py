@@ -9,6 +9,7 @@ from scenarios.recording.timeline import Level
 
 PERCENTS = (50, 95, 99)
 FAILURE_CLASSES = 32
+RECENT_SECONDS = 10
 
 
 class Tally:
@@ -64,8 +65,9 @@ class LevelFigures:
         self.all = Tally()
         self.measured = Tally()
         self.classes: dict[str, Tally] = {}
-        self.measured_tokens = 0.0
         self.all_tokens = 0.0
+        self._measured_tokens = 0.0
+        self._recent_tokens: dict[int, float] = {}  # of seconds that may not be complete yet
 
     def add(self, group: dict[str, Any]) -> None:
         """Merge a group of this level."""
@@ -79,7 +81,11 @@ class LevelFigures:
         self.all_tokens += tokens
         if level.measure_start_unix_s is not None:
             end = min(second + 1.0, level.measure_end_unix_s or second + 1.0)
-            self.measured_tokens += tokens * max(0.0, end - max(second, level.measure_start_unix_s))
+            share = tokens * max(0.0, end - max(second, level.measure_start_unix_s))
+            self._measured_tokens += share
+            self._recent_tokens[second] = self._recent_tokens.get(second, 0.0) + share
+            for old in sorted(self._recent_tokens)[:-RECENT_SECONDS]:
+                del self._recent_tokens[old]
 
     def row(self, level: Level, complete_up_to_s: float) -> dict[str, Any]:
         """The level as the page shows it; token seconds count up to the last complete one."""
@@ -87,13 +93,14 @@ class LevelFigures:
         if level.measure_start_unix_s is not None:
             end = min(level.measure_end_unix_s or complete_up_to_s, complete_up_to_s)
             seconds = end - level.measure_start_unix_s
+        tokens = self._measured_tokens - sum(n for s, n in self._recent_tokens.items() if s >= complete_up_to_s)
         return {
             "level": self.number,
             "mode": level.mode,
             "requested": level.requested,
             "complete": level.complete,
             "over": level.tail_end_unix_s is not None,
-            "tok_s": self.measured_tokens / seconds if seconds >= 1 else None,
+            "tok_s": max(0.0, tokens) / seconds if seconds >= 1 else None,
             **self.measured.row(),
             "classes": {name: tally.row() for name, tally in sorted(self.classes.items(), key=_class_order)},
         }

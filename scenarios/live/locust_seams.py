@@ -53,6 +53,8 @@ def add_form_fields(web_ui: WebUI, fields: Callable[[], dict[str, dict[str, Any]
         logger.warning("Locust %s: the start form keeps its plain fields", version("locust"))
         return
     update = web_ui.update_template_args
+    if web_ui.app is not None and hasattr(web_ui.app.json, "sort_keys"):
+        web_ui.app.json.sort_keys = False  # fields stand in our order, not in the alphabet's
 
     def update_with_fields() -> None:
         update()

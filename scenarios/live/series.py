@@ -7,7 +7,7 @@ point's own time. A window without a value has no latency: None, never 0.
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scenarios.live.figures import Tally
@@ -19,27 +19,29 @@ MINUTES_KEPT = 1800  # 30 hours
 TOKEN_DELAY_S = 2  # workers tell once a second: until then a second's tokens are not all there
 
 Point = dict[str, Any]
+ByClass = Mapping[str, Tally]
 
 
 class Window:
-    """A sliding window over tallies by second."""
+    """A sliding window over what ended in each second, by length class."""
 
     def __init__(self, window_s: int) -> None:
         self._window_s = window_s
-        self._parts: deque[tuple[int, Tally]] = deque()
+        self._parts: deque[tuple[float, ByClass]] = deque()
 
-    def add(self, second: int, tally: Tally) -> None:
+    def add(self, second: float, ended: ByClass) -> None:
         """What ended in a second; seconds come in order."""
-        self._parts.append((second, tally))
+        self._parts.append((second, ended))
 
-    def total(self, now_s: float) -> Tally:
-        """Everything that ended in the window up to now."""
-        while self._parts and self._parts[0][0] < now_s - self._window_s:
+    def totals(self, now_s: float) -> dict[str, Tally]:
+        """Everything that ended in the window up to now, by length class."""
+        while self._parts and self._parts[0][0] <= now_s - self._window_s:
             self._parts.popleft()
-        total = Tally()
-        for _, tally in self._parts:
-            total.merge(tally)
-        return total
+        totals: dict[str, Tally] = {}
+        for _, ended in self._parts:
+            for name, tally in ended.items():
+                totals.setdefault(name, Tally()).merge(tally)
+        return totals
 
 
 class Series:
@@ -48,24 +50,30 @@ class Series:
     def __init__(self, window_s: int = WINDOW_S) -> None:
         self._window_s = window_s
         self._window = Window(window_s)
-        self._minute = Tally()
+        self._minute: dict[str, Tally] = {}
         self._minute_points: list[Point] = []
         self._tokens: dict[int, float] = {}
         self._seconds: deque[Point] = deque(maxlen=SECONDS_KEPT)
         self._minutes: deque[Point] = deque(maxlen=MINUTES_KEPT)
+        self._first: int | None = None
 
     def add_tokens(self, second: int, tokens: float) -> None:
         """Tokens that arrived in a second; less than nothing where a provisional count is put right."""
         self._tokens[second] = self._tokens.get(second, 0.0) + tokens
 
-    def close_second(self, now_unix_s: float, ended: Tally, gauges: dict[str, float]) -> Point:
+    def close_second(self, now_unix_s: float, ended: ByClass, gauges: Mapping[str, float]) -> Point:
         """A point of now: what ended since the last one, and how much is under way."""
         second = math.floor(now_unix_s)
+        self._first = second - 1 if self._first is None else self._first
         self._window.add(second, ended)
-        total = self._window.total(second)
-        point = {"t": second, **gauges, **_rates(total, self._window_s), **total.latencies()}
+        point = {
+            "t": second,
+            **gauges,
+            **_figures(self._window.totals(second), min(self._window_s, second - self._first)),
+        }
         self._seconds.append(point)
-        self._minute.merge(ended)
+        for name, tally in ended.items():
+            self._minute.setdefault(name, Tally()).merge(tally)
         self._minute_points.append(point)
         if second - self._minute_points[0]["t"] >= MINUTE_S:
             self._close_minute()
@@ -76,8 +84,9 @@ class Series:
     def tok_s(self, now_unix_s: float, window_s: int = 5) -> float | None:
         """Tokens per second over the last complete seconds; None before the first."""
         last = math.floor(now_unix_s) - TOKEN_DELAY_S
-        known = [self._tokens.get(second, 0.0) for second in range(last - window_s + 1, last + 1)]
-        return sum(known) / window_s if self._tokens else None
+        first = last + 1 if self._first is None else max(last - window_s + 1, self._first + 1)
+        known = [self._tokens.get(second, 0.0) for second in range(first, last + 1)]
+        return max(0.0, sum(known) / len(known)) if known else None
 
     def by_second(self, since: float, now_unix_s: float) -> list[Point]:
         """The newest points; the tokens of a second may still change while its requests are under way."""
@@ -93,25 +102,29 @@ class Series:
         return [point for point in self._minutes if point["t"] > since]
 
     def _close_minute(self) -> None:
-        points, tally = self._minute_points, self._minute
-        self._minute_points, self._minute = [], Tally()
+        points, minute = self._minute_points, self._minute
+        self._minute_points, self._minute = [], {}
         first, last = points[0]["t"], points[-1]["t"]
         seconds = max(1, last - first)
         # a minute's tokens: those of the seconds that were complete when it ended
         tokens = sum(self._tokens.get(s, 0.0) for s in range(first - TOKEN_DELAY_S, last - TOKEN_DELAY_S))
-        self._minutes.append(
-            {
-                "t": last,
-                "tok_s": max(0.0, tokens / seconds),
-                **{name: _mean(point[name] for point in points) for name in ("in_flight", "waiting", "users")},
-                **_rates(tally, seconds),
-                **tally.latencies(),
-            }
-        )
+        gauges = {name: _mean(point[name] for point in points) for name in ("in_flight", "waiting", "users")}
+        self._minutes.append({"t": last, "tok_s": max(0.0, tokens / seconds), **gauges, **_figures(minute, seconds)})
 
 
-def _rates(tally: Tally, seconds: float) -> Point:
-    return {"req_s": tally.ended / seconds, "fail_s": tally.counts.get("failure", 0) / seconds}
+def _figures(by_class: ByClass, seconds: float) -> Point:
+    total = Tally()
+    for tally in by_class.values():
+        total.merge(tally)
+    return {
+        "req_s": total.ended / seconds,
+        "fail_s": total.counts.get("failure", 0) / seconds,
+        **total.latencies(),
+        "classes": {
+            name: {metric: tally.histograms[metric].percentiles_ms([95])[0] for metric in ("ttft_ms", "tpot_ms")}
+            for name, tally in by_class.items()
+        },
+    }
 
 
 def _mean(values: Iterable[float]) -> float:

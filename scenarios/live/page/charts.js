@@ -10,10 +10,13 @@ window.liveCharts = (() => {
     { id: "in_flight", title: "In flight", note: "requests; waiting = no token yet", lines: [
       { name: "in flight", colour: "flight", of: (p) => p.in_flight }, { name: "waiting", colour: "wait", area: true, of: (p) => p.waiting }, { name: "users", colour: "users", dashed: true, of: (p) => p.users }] },
     { id: "itl_ms", title: "ITL", note: "ms between token events", lines: latency("itl_ms") },
+    { id: "e2e_ms", title: "E2E latency", note: "ms, sent to end mark", lines: latency("e2e_ms"), slo: "e2e_ms" },
     { id: "requests", title: "Requests/s", note: "ended, whatever became of them", lines: [
       { name: "ended", colour: "requests", of: (p) => p.req_s }, { name: "failed", colour: "bad", area: true, of: (p) => p.fail_s }] },
-    { id: "e2e_ms", title: "E2E latency", note: "ms, sent to end mark", lines: latency("e2e_ms"), slo: "e2e_ms" },
+    { id: "ttft_class", title: "TTFT p95 by length class", note: "ms", classes: "ttft_ms", slo: "ttft_ms" },
+    { id: "tpot_class", title: "TPOT p95 by length class", note: "ms per output token", classes: "tpot_ms", slo: "tpot_ms" },
   ];
+  const HUES = ["p95", "tokens", "requests", "flight", "wait", "bad", "users", "p99"];
   const drawn = new Map();
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const short = (v) => v == null ? "–" : v >= 1000 ? Math.round(v).toLocaleString("en") : v >= 10 ? v.toFixed(1) : v.toFixed(2);
@@ -46,7 +49,20 @@ window.liveCharts = (() => {
       { xAxis: Math.max(l.measure_start, from) * 1000, name: l.label }, { xAxis: (l.measure_end || Date.now() / 1000) * 1000 }]);
   }
 
-  function option(chart, points, levels, slo) {
+  // a round number at or above a value
+  function top(value) {
+    const step = 10 ** Math.floor(Math.log10(value));
+    return step * [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find((n) => n * step >= value);
+  }
+
+  // one line per length class that the shown points know, the shortest prompt first
+  function classLines(points, metric) {
+    const names = [...new Set(points.flatMap((p) => Object.keys(p.classes || {})))].sort((a, b) => parseFloat(a) - parseFloat(b) || (a < b ? -1 : 1));
+    return names.map((name, index) => ({ name: name || "all", colour: HUES[index % HUES.length], of: (p) => p.classes && p.classes[name] && p.classes[name][metric] }));
+  }
+
+  function option(given, points, levels, slo) {
+    const chart = given.classes ? { ...given, lines: classLines(points, given.classes) } : given;
     const limit = chart.slo && slo ? slo[chart.slo] : null, from = points.length ? points[0].t : 0;
     const most = Math.max(0, ...points.flatMap((p) => chart.lines.map((line) => line.of(p) ?? 0)));
     const soft = css("soft"), rule = css("line"), faint = css("faint");
@@ -54,9 +70,9 @@ window.liveCharts = (() => {
       animation: false, textStyle: { fontFamily: css("font"), color: soft, fontSize: 11 }, grid: { left: 8, right: 14, top: 30, bottom: 4, containLabel: true },
       legend: { top: 0, right: 0, itemWidth: 14, itemHeight: 6, icon: "roundRect", textStyle: { color: soft, fontSize: 11 }, show: chart.lines.length > 1, data: chart.lines.map((l) => l.name) },
       tooltip: { trigger: "axis", confine: true, backgroundColor: css("card"), borderColor: rule, textStyle: { color: css("ink"), fontSize: 12 }, valueFormatter: short },
-      xAxis: { type: "time", axisLine: { lineStyle: { color: rule } }, axisTick: { show: false }, axisLabel: { color: soft, hideOverlap: true, formatter: { minute: "{HH}:{mm}", second: "{HH}:{mm}:{ss}" } }, splitLine: { show: false } },
-      yAxis: { type: "value", min: 0, max: limit && limit < 3 * most && limit > most ? Math.ceil(limit * 1.1) : null, splitNumber: 3, axisLabel: { color: soft }, splitLine: { lineStyle: { color: rule, type: "dashed" } } },
-      series: chart.lines.map((line, index) => ({
+      xAxis: { type: "time", axisLine: { lineStyle: { color: rule } }, axisTick: { show: false }, axisLabel: { color: soft, hideOverlap: true, alignMaxLabel: "right", alignMinLabel: "left", formatter: { minute: "{HH}:{mm}", second: "{HH}:{mm}:{ss}" } }, splitNumber: 4, splitLine: { show: false } },
+      yAxis: { type: "value", min: 0, max: limit && limit < 3 * most && limit > most ? top(limit * 1.08) : null, splitNumber: 3, axisLabel: { color: soft }, splitLine: { lineStyle: { color: rule, type: "dashed" } } },
+      series: (chart.lines.length ? chart.lines : [{ name: "", colour: "users", of: () => null }]).map((line, index) => ({
         name: line.name, type: "line", showSymbol: points.length < 3, symbolSize: 4, connectNulls: false, color: css(line.colour), data: series(points, line),
         lineStyle: { width: line.dashed ? 1 : 1.8, type: line.dashed ? "dashed" : "solid" }, areaStyle: line.area ? { opacity: 0.14 } : undefined,
         markLine: index === 0 && limit ? { silent: true, symbol: "none", data: [{ yAxis: limit }], lineStyle: { color: css("good"), type: "dashed" }, label: { formatter: `SLO ${limit}`, position: "insideEndTop", color: css("good"), fontSize: 11 } } : undefined,

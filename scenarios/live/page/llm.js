@@ -109,7 +109,7 @@
   function tiles({ now, total, levels: rows, slo, started }) {
     const row = rows.at(-1), measured = row && row.success;
     const of = (key) => (measured ? row[key] : now[key]) || [null, null, null];
-    const scope = measured ? "measured so far" : "last 10 s", over = (key) => slo && slo[key] && of(key)[1] > slo[key] ? "bad" : "";
+    const scope = measured ? "this level" : "last 10 s", over = (key) => slo && slo[key] && of(key)[1] > slo[key] ? "bad" : "";
     const lost = total.ended - total.success;
     fill($("tiles"), [
       tile("Output", whole(now.tok_s), "tokens/s", "last 5 s"),

@@ -21,7 +21,8 @@
   let opened = false;
   function follow() {
     const main = document.querySelector("main");
-    if (main && frame.parentElement !== main) main.append(frame); // React may have made it anew
+    // React makes it anew, or adds the tabs behind the frame
+    if (main && main.lastElementChild !== frame) main.append(frame);
     const chosen = new URLSearchParams(location.search).get("tab") === key && !!main;
     if (chosen && !frame.src) frame.src = `${page}?embedded=1`;
     frame.style.display = chosen ? "block" : "none";
