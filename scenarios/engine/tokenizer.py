@@ -1,15 +1,16 @@
 """The practice engine's tokenizer: simple, fast and the same for prompts, answers and /tokenize.
 
 One token is a word of letters together with the blank before it, or up to three digits, or any other
-single character that is not white space. Other white space belongs to no token. So "In 2024, it ran."
-has the 7 tokens "In", "202", "4", ",", " it", " ran", ".".
+single character that is not white space: of scripts without blanks between words, each one. Other white
+space belongs to no token. So "In 2024, it ran." has the 7 tokens "In", "202", "4", ",", " it", " ran", ".".
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
-_TOKEN = re.compile(r" ?[^\W\d_]+|\d{1,3}|\S")
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_TOKEN = re.compile(rf" ?[^\W\d_{_CJK}]+|\d{{1,3}}|\S")
 
 VOCABULARY_SIZE = 128_000
 

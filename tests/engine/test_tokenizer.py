@@ -2,6 +2,8 @@
 
 from time import perf_counter
 
+import pytest
+
 from scenarios.engine.tokenizer import token_ids, tokenize, tokenize_chat
 
 
@@ -16,6 +18,11 @@ def test_white_space_alone_is_no_token():
 
 def test_letters_of_any_script_make_words():
     assert tokenize("Ça va, été") == ["Ça", " va", ",", " été"]
+
+
+def test_each_character_of_a_script_without_blanks_is_a_token():
+    assert tokenize("你好,世界 2024年") == ["你", "好", ",", "世", "界", "202", "4", "年"]
+    assert tokenize("カナ한글𠀀x𠀁") == ["カ", "ナ", "한", "글", "𠀀", "x", "𠀁"]
 
 
 def test_a_message_costs_four_tokens_beside_its_content_and_the_answer_three():
@@ -33,8 +40,9 @@ def test_ids_are_stable():
     assert token_ids(["Hi"]) != token_ids([" Hi"])
 
 
-def test_a_prompt_of_8000_words_takes_no_time():
-    prompt = "word " * 8000
+@pytest.mark.parametrize("word", ["word ", "字"])
+def test_a_prompt_of_8000_words_takes_no_time(word):
+    prompt = word * 8000
     start_s = perf_counter()
     assert len(tokenize(prompt)) == 8000
     assert perf_counter() - start_s < 0.1
