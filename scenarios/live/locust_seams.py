@@ -53,8 +53,9 @@ def add_form_fields(web_ui: WebUI, fields: Callable[[], dict[str, dict[str, Any]
         logger.warning("Locust %s: the start form keeps its plain fields", version("locust"))
         return
     update = web_ui.update_template_args
-    if web_ui.app is not None and hasattr(web_ui.app.json, "sort_keys"):
-        web_ui.app.json.sort_keys = False  # fields stand in our order, not in the alphabet's
+    if web_ui.app is not None:
+        # fields stand in our order, not in the alphabet's
+        web_ui.app.jinja_env.policies["json.dumps_kwargs"] = {"sort_keys": False}
 
     def update_with_fields() -> None:
         update()

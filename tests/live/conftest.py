@@ -1,8 +1,10 @@
 """A real browser, and Locust with its web UI on a free port."""
 
+import json
 import shutil
 import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,9 +26,21 @@ class LiveLocust:
 
     def get(self, path: str) -> bytes:
         """Body of a page of it."""
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             body: bytes = answer.read()
             return body
+
+    def data(self) -> dict[str, Any]:
+        """The live figures."""
+        loaded: dict[str, Any] = json.loads(self.get("/llm/data"))
+        return loaded
+
+    def start(self, **form: str) -> dict[str, Any]:
+        """Send the start form; what Locust answers."""
+        body = urllib.parse.urlencode({"user_count": "1", "spawn_rate": "1", **form}).encode()
+        with urllib.request.urlopen(self.url + "/swarm", body, timeout=30) as answer:
+            said: dict[str, Any] = json.load(answer)
+            return said
 
     @property
     def finished(self) -> Finished:
@@ -53,9 +67,10 @@ def web_locust(tmp_path) -> Callable[..., AbstractContextManager[LiveLocust]]:
 
     @contextmanager
     def start(*arguments: str, base_path: str = "", **more: Any) -> Iterator[LiveLocust]:
-        port = free_port()
+        port, master_port = free_port(), str(free_port())
         url = f"http://127.0.0.1:{port}{base_path}"
         line = command("--web-host", "127.0.0.1", "--web-port", str(port), *arguments, **more)
+        line += ["--master-bind-port", master_port, "--master-port", master_port]
         if base_path:
             line += ["--web-base-path", base_path]
         with started(tmp_path, line):
