@@ -17,13 +17,14 @@ import pandas as pd
 from analysis import schema
 from analysis.metrics import tpot_ms
 from scenarios.clients.call import LLMRequest, RequestResult
+from scenarios.clients.dial import WireError
 from scenarios.clients.exchange import Timeouts
-from scenarios.clients.factory import build_client, list_models
+from scenarios.clients.factory import TRITON_APIS, build_client, build_triton_client, list_models
+from scenarios.clients.triton_model import text_models
 from scenarios.engine.embedded import start_embedded_engine
 from scenarios.workload.prompts import PromptMaker
 
 APIS = ("chat", "completions", "responses", "triton-generate", "triton-grpc")
-NOT_BUILT = ("triton-grpc",)
 BAR_WIDTH = 60
 
 
@@ -48,12 +49,11 @@ BAR_WIDTH = 60
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def probe(**options: Any) -> None:
     """Send one request and show what was measured. Exit code 1 when the request failed."""
-    if options["api"] in NOT_BUILT:
-        raise click.UsageError(
-            f"--api {options['api']} is not built yet; built are {', '.join(a for a in APIS if a not in NOT_BUILT)}"
-        )
-    with ExitStack() as stack:
-        result = _measure(options, stack)
+    try:
+        with ExitStack() as stack:
+            result = _measure(options, stack)
+    except ValueError as error:  # an address or a variable that can't be used
+        raise click.UsageError(str(error)) from None
     figures = _figures(result)
     click.echo(json.dumps(figures, ensure_ascii=False) if options["as_json"] else _timeline(figures))
     sys.exit(0 if result.outcome == schema.SUCCESS else 1)
@@ -61,6 +61,8 @@ def probe(**options: Any) -> None:
 
 def _measure(options: dict[str, Any], stack: ExitStack) -> RequestResult:
     host = options["host"]
+    if not host and options["api"] in TRITON_APIS:
+        raise click.UsageError(f"--api {options['api']} needs --host: the practice engine does not speak it")
     if not host:
         engine = start_embedded_engine()
         stack.callback(engine.stop)
@@ -89,13 +91,28 @@ def _measure(options: dict[str, Any], stack: ExitStack) -> RequestResult:
 
 def _first_model(host: str, api: str, connection: dict[str, Any]) -> str:
     """The engine's first model; an engine that lists none gets the request all the same."""
-    if api.startswith("triton"):
-        raise click.UsageError(f"--api {api} needs --model")
+    if api in TRITON_APIS:
+        return _only_triton_model(host, api, connection)
     try:
         models = list_models(base_url=host, timeout_s=5.0, **connection)
     except OSError:
         models = []
     return models[0] if models else "default"
+
+
+def _only_triton_model(host: str, api: str, connection: dict[str, Any]) -> str:
+    client = build_triton_client(api=api, base_url=host, model="", timeouts=Timeouts(5.0, 5.0, 5.0, 5.0), **connection)
+    try:
+        models = text_models(client)
+    except WireError as error:
+        raise click.ClickException(f"{host} tells nothing of its models: {error.text}") from None
+    finally:
+        client.close()
+    if len(models) != 1:
+        raise click.UsageError(
+            f"--api {api} needs --model; of {host}'s models generate text: {', '.join(models) or 'none'}"
+        )
+    return models[0]
 
 
 def _header(text: str) -> tuple[str, str]:

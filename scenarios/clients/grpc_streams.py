@@ -16,6 +16,8 @@ from gevent import monkey
 from gevent.lock import RLock
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from scenarios.clients.dial import WireError
+
 if not monkey.is_module_patched("threading"):
     raise ImportError("gRPC is measured on gevent's event loop: call gevent.monkey.patch_all() first, as Locust does")
 grpc.experimental.gevent.init_gevent()
@@ -38,22 +40,13 @@ _OPTIONS = [
 Metadata = Sequence[tuple[str, str]]
 
 
-class GrpcFault(Exception):
-    """A failed call: its class for the record and one line of text."""
-
-    def __init__(self, error_class: str, text: str) -> None:
-        super().__init__(text)
-        self.error_class = error_class
-        self.text = text
-
-
-def fault_of(error: grpc.RpcError) -> GrpcFault:
+def fault_of(error: grpc.RpcError) -> WireError:
     """`grpc_<status>`, with a hint where the status alone does not say what to do."""
     status = error.code()
     text = error.details() or str(status)
     if hint := _HINTS.get(status):
         text = f"{text} (hint: {hint})"
-    return GrpcFault(f"grpc_{status.name.lower()}", text)
+    return WireError(f"grpc_{status.name.lower()}", text)
 
 
 _HINTS = {
@@ -73,7 +66,7 @@ class Lane:
         self.connected = False
         self.broken = False
         self._connecting = RLock()
-        self._fault: GrpcFault | None = None
+        self._fault: WireError | None = None
         if credentials is None:
             self.channel = grpc.insecure_channel(target, options)
         else:
@@ -86,7 +79,7 @@ class Lane:
         )
 
     def connect(self, timeout_s: float | None, metadata: Metadata) -> None:
-        """Make the connection, if it is not there: one small call that any server answers. Raises `GrpcFault`."""
+        """Make the connection, if it is not there: one small call that any server answers. Raises `WireError`."""
         with self._connecting:
             if self._fault is None and not self.connected:
                 self._fault = self._try(timeout_s, metadata)
@@ -94,14 +87,14 @@ class Lane:
                 raise self._fault  # to all who waited for this connection
             self.connected = True
 
-    def _try(self, timeout_s: float | None, metadata: Metadata) -> GrpcFault | None:
+    def _try(self, timeout_s: float | None, metadata: Metadata) -> WireError | None:
         try:
             self.service.ServerLive(service_pb2.ServerLiveRequest(), timeout=timeout_s, metadata=metadata)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNAVAILABLE:
-                return GrpcFault("connect", error.details() or "no connection")
+                return WireError("connect", error.details() or "no connection")
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-                return GrpcFault("timeout_connect", f"no connection within {timeout_s} s")
+                return WireError("timeout_connect", f"no connection within {timeout_s} s")
         return None  # any other refusal came from a server: the connection stands
 
 
@@ -155,7 +148,7 @@ class Stream:
     ) -> None:
         self.sent_s: float | None = None
         self.end_s: float | None = None
-        self.fault: GrpcFault | None = None
+        self.fault: WireError | None = None
         self._lanes = lanes
         self._lane = lane
         self._message = message

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
-from analysis.schema import STAMP_KERNEL, STAMP_READ
+from analysis.schema import ESTIMATED, STAMP_KERNEL, STAMP_READ
 from scenarios.clients import outcome
 from scenarios.clients.call import RequestResult, TokenEvent
 from scenarios.clients.exchange import Exchange
@@ -134,3 +134,13 @@ def report_tokens(decoder: StreamDecoder, sent_s: float, reported: int, tell: Ca
         arrival_ms = (decoder.arrivals_s[index] - sent_s) * 1000
         tell(TokenEvent(index, arrival_ms, decoder.counts[index], decoder.channels[index], decoder.event_texts[index]))
     return reported
+
+
+def without_token_times(result: RequestResult) -> RequestResult:
+    """The result of an answer that came in one piece although by a streaming API: it has text, but no token times."""
+    if result.output_tokens_source == ESTIMATED:  # one event says nothing about the number of tokens
+        result.output_tokens = result.output_tokens_source = None
+    result.streamed = False
+    result.first_token_ms = result.first_answer_ms = result.last_token_ms = result.first_event_tokens = None
+    result.token_arrivals_ms, result.token_counts, result.token_channels = [], [], []
+    return result

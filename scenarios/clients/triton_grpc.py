@@ -20,11 +20,12 @@ from tritonclient.grpc import service_pb2
 from analysis.schema import CUT_OFF, EMPTY, FAILURE, STAMP_CALLBACK, SUCCESS
 from scenarios.clients import outcome, stamps
 from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
+from scenarios.clients.dial import WireError
 from scenarios.clients.exchange import Timeouts
-from scenarios.clients.grpc_streams import GrpcFault, Lane, Lanes, Metadata, Stream, fault_of
-from scenarios.clients.measured import decoded, report_tokens
+from scenarios.clients.grpc_streams import Lane, Lanes, Metadata, Stream, fault_of
+from scenarios.clients.measured import decoded, report_tokens, without_token_times
 from scenarios.clients.token_events import StreamDecoder
-from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values, read_model
+from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values, read_model, unknown_model
 from scenarios.clients.triton_tensors import MalformedResponse, Response, decode_response, encode_request
 
 API = "triton-grpc"
@@ -71,7 +72,7 @@ class TritonGrpcClient:
         self._headers = dict(headers or {})
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        self._known: TritonModel | None = None
+        self._known: dict[str, TritonModel] = {}
         self._asking = RLock()
         self.numbers = count(1)
 
@@ -81,18 +82,24 @@ class TritonGrpcClient:
     def metadata(self, extra: Mapping[str, str] | None = None) -> Metadata:
         return [(name.lower(), value) for name, value in {**self._headers, **(extra or {})}.items()]
 
-    def known_model(self, lane: Lane | None = None) -> TritonModel:
-        """The model by the server's metadata, asked for once. Raises `GrpcFault`."""
+    def known_model(self, name: str, lane: Lane) -> TritonModel:
+        """A model by the server's metadata, asked for once. Raises `WireError`."""
         with self._asking:
-            if self._known is None:
-                self._known = self._ask_model(lane)
-            return self._known
+            if name not in self._known:
+                self._known[name] = self.describe(name, lane)
+            return self._known[name]
 
-    def _ask_model(self, lane: Lane | None) -> TritonModel:
-        metadata = self._unary("ModelMetadata", service_pb2.ModelMetadataRequest(name=self.model), lane)
+    def describe(self, name: str, lane: Lane | None = None) -> TritonModel:
+        """One model; a server without such a call is taken for vLLM's interface. Raises `WireError`."""
         try:
-            answer = self._unary("ModelConfig", service_pb2.ModelConfigRequest(name=self.model), lane)
-        except GrpcFault:
+            metadata = self._unary("ModelMetadata", service_pb2.ModelMetadataRequest(name=name), lane)
+        except WireError as error:
+            if error.error_class != "grpc_unimplemented":
+                raise
+            return unknown_model(name)
+        try:
+            answer = self._unary("ModelConfig", service_pb2.ModelConfigRequest(name=name), lane)
+        except WireError:
             config = None  # KServe's own protocol has no such call
         else:
             config = {
@@ -102,7 +109,7 @@ class TritonGrpcClient:
             }
         return read_model(
             {
-                "name": self.model,
+                "name": name,
                 "inputs": [_tensor(each) for each in metadata.inputs],
                 "outputs": [_tensor(each) for each in metadata.outputs],
             },
@@ -110,12 +117,12 @@ class TritonGrpcClient:
         )
 
     def is_ready(self) -> bool:
-        """Whether the server says that it is ready. Raises `GrpcFault`."""
+        """Whether the server says that it is ready. Raises `WireError`."""
         ready: bool = self._unary("ServerReady", service_pb2.ServerReadyRequest()).ready
         return ready
 
     def list_models(self) -> list[str]:
-        """Names of the models that are loaded. Raises `GrpcFault`."""
+        """Names of the models that are loaded. Raises `WireError`."""
         index = self._unary("RepositoryIndex", service_pb2.RepositoryIndexRequest(ready=True))
         return [each.name for each in index.models]
 
@@ -147,6 +154,7 @@ class TritonGrpcCall:
     ) -> None:
         self._client = client
         self._request = request
+        self._model = str(request.extra_body.get("model", client.model))
         self._on_token = on_token
         self._id = request.extra_headers.get("X-Request-Id") or f"request-{next(client.numbers)}"
         self._streamed = bool(request.extra_body.get("stream", True))
@@ -171,7 +179,7 @@ class TritonGrpcCall:
         self._started_s = time.perf_counter()
         try:
             self._converse()
-        except GrpcFault as fault:
+        except WireError as fault:
             self._failure = (fault.error_class, fault.text)
         except InvalidInputs as error:
             self._failure = ("invalid_inputs", str(error))
@@ -191,7 +199,7 @@ class TritonGrpcCall:
         lane = client.lanes.take()
         try:
             self._connect(lane, metadata)
-            model = client.known_model(lane)
+            model = client.known_model(self._model, lane)
             message = encode_request(model, input_values(model, self._request), self._id)
         except BaseException:
             client.lanes.release(lane, broken=not lane.connected)
@@ -223,7 +231,7 @@ class TritonGrpcCall:
                 return
             now_s = time.perf_counter()
             if limit_s is not None and now_s >= limit_s == timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)[0]:
-                raise GrpcFault(error_class, text)
+                raise WireError(error_class, text)
 
     def _judge_end(self, stream: Stream, end_s: float) -> None:
         """The stream has ended without a response marked as the last."""
@@ -234,9 +242,9 @@ class TritonGrpcCall:
         if stream.fault is not None:
             raise stream.fault
         if self._says_final is False:
-            raise GrpcFault("truncated_stream", "the stream ended without a response marked as the last one")
+            raise WireError("truncated_stream", "the stream ended without a response marked as the last one")
         if not self._decoder.events:
-            raise GrpcFault("no_events", "the stream ended without any response")
+            raise WireError("no_events", "the stream ended without any response")
         self._has_end = True
 
     # ------------------------------------------------------------------ responses
@@ -296,7 +304,7 @@ class TritonGrpcCall:
         end_s = self._end_s if self._end_s is not None else time.perf_counter()
         result = RequestResult(
             api=API,
-            model=self._client.model,
+            model=self._model,
             started_s=self._started_s,
             sent_s=sent_s,
             outcome=verdict,
@@ -305,18 +313,12 @@ class TritonGrpcCall:
             error_text=outcome.tidy(error_text, self._client.secret),
             connect_ms=self._connect_ms,
             connection_reused=self._reused,
-            streamed=self._streamed,
             stamp=STAMP_CALLBACK if self._responses else None,
             reads=self._responses,
             response_bytes=self._bytes,
             **decoded(decoder, sent_s),
         )
-        if not self._streamed:  # one response with the whole text tells no token times
-            result.first_token_ms = result.first_answer_ms = result.last_token_ms = result.first_event_tokens = None
-            result.token_arrivals_ms, result.token_counts, result.token_channels = [], [], []
-            if result.output_tokens_source == "estimated":
-                result.output_tokens = result.output_tokens_source = None
-        return result
+        return result if self._streamed else without_token_times(result)
 
     def _judge(self) -> outcome.Verdict:
         decoder = self._decoder

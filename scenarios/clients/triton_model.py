@@ -8,9 +8,9 @@ Plain values only: tensors and JSON bodies are made from them elsewhere.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from scenarios.clients.call import LLMRequest
+from scenarios.clients.call import Client, LLMRequest
 
 PROMPT = "text_input"
 TEXT = "text_output"
@@ -27,6 +27,19 @@ SWITCHES = (
 )
 # inputs by which the TensorRT-LLM backend is asked not to stop early; older versions have the second name
 LEAST_TOKENS = ("min_tokens", "min_length")
+
+
+class TritonClient(Client, Protocol):
+    """A client of a Triton server, which tells about itself. All of these raise `scenarios.clients.dial.WireError`."""
+
+    def is_ready(self) -> bool:
+        """Whether the server says that it and its models are ready."""
+
+    def list_models(self) -> list[str]:
+        """Names of the models that are loaded."""
+
+    def describe(self, name: str) -> "TritonModel":
+        """One model by its metadata."""
 
 
 class InvalidInputs(ValueError):
@@ -89,6 +102,22 @@ def read_model(metadata: Mapping[str, Any], config: Mapping[str, Any] | None) ->
     return TritonModel(metadata["name"], tensors("inputs"), tensors("outputs"), decoupled)
 
 
+def unknown_model(name: str) -> TritonModel:
+    """A model of a server that tells no metadata: vLLM's interface, with what every version of it has."""
+    inputs = {PROMPT: "BYTES", "stream": "BOOL", SAMPLING: "BYTES"}
+    return TritonModel(
+        name,
+        {each: Tensor(each, datatype, (1,)) for each, datatype in inputs.items()},
+        {TEXT: Tensor(TEXT, "BYTES", (-1,))},
+        None,
+    )
+
+
+def text_models(client: TritonClient) -> list[str]:
+    """Names of a server's models that generate text by one of the two interfaces. Raises `WireError`."""
+    return [name for name in client.list_models() if client.describe(name).generates_text]
+
+
 def input_values(model: TritonModel, request: LLMRequest) -> dict[str, Any]:
     """Value by input name; `extra_body` wins, and None in it leaves an input out. Raises `InvalidInputs`."""
     if not model.generates_text:
@@ -99,6 +128,8 @@ def input_values(model: TritonModel, request: LLMRequest) -> dict[str, Any]:
     values: dict[str, Any] = {PROMPT: _prompt(request)}
     values.update({name: True for name in SWITCHES if name in model.inputs})
     extra = dict(request.extra_body)
+    if "model" not in model.inputs:
+        extra.pop("model", None)  # names the model itself, as in a body of the OpenAI APIs
     if SAMPLING in model.inputs:
         values[SAMPLING] = _sampling_parameters(model, request, extra)
     elif request.max_tokens is not None:
@@ -114,10 +145,8 @@ def input_values(model: TritonModel, request: LLMRequest) -> dict[str, Any]:
 
 
 def _prompt(request: LLMRequest) -> str:
-    if request.messages is None:
-        return request.prompt
     # Triton's text interfaces know no chat template: the contents are sent as they are, one after the other
-    return "\n".join(str(message.get("content") or "") for message in request.messages)
+    return request.prompt or "\n\n".join(str(message.get("content") or "") for message in request.messages or ())
 
 
 def _sampling_parameters(model: TritonModel, request: LLMRequest, extra: dict[str, Any]) -> str | None:

@@ -28,7 +28,17 @@ from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.shipping import LocalLink, listen_on_master
 from scenarios.running import session
-from scenarios.running.preflight import EngineUnreachable, NothingToSend, calibrate, check_workload, first_model
+from scenarios.running.preflight import (
+    EngineUnreachable,
+    NothingToSend,
+    calibrate,
+    check_tokenizer,
+    check_workload,
+    first_model,
+    needs_host,
+    with_api_of,
+)
+from scenarios.running.open_files import lift_limit, streams_at_once
 from scenarios.running.report import exit_code, report
 from scenarios.running.run import FINAL_GRACE_S, Run, RunPlan
 from scenarios.running.session import Session
@@ -88,12 +98,22 @@ class Leader:
     def _load(self, source: str, overrides: Sequence[str] = ()) -> Scenario:
         scenario = load_scenario(source, [*self._options.scenario_overrides, *overrides])
         check_workload(scenario)
-        return scenario
+        check_tokenizer(scenario)
+        self._check_open_files(scenario)
+        return with_api_of(scenario, self._environment.user_classes)
+
+    def _check_open_files(self, scenario: Scenario) -> None:
+        """Before the practice engine starts: it inherits the limit. Workers look at their own."""
+        users = self._options.num_users if self._headless else None
+        fault = lift_limit(users or streams_at_once(scenario.load))
+        if fault and isinstance(self._runner, LocalRunner):
+            raise ScenarioError([f"load.levels: {fault}"])
 
     def _ensure_engine(self, scenario: Scenario) -> None:
         """Without a host there is the practice engine, with the flags of this scenario."""
         if self._environment.host and not (self._engine and self._environment.host == self._engine.url):
             return
+        needs_host(scenario)
         if self._engine and self._engine_flags == scenario.engine.practice:
             return
         if self._engine:

@@ -1,12 +1,16 @@
 """What is checked before the first measured request: that the engine answers, and which model it serves."""
 
+from collections.abc import Iterable
+
 import openai
 
-from scenarios.clients.factory import list_models
+from scenarios.clients.factory import TRITON_APIS, list_models
+from scenarios.clients.local_tokenizer import load_counter
 from scenarios.clients.tokenize import prompt_counter
 from scenarios.running.session import connection_options
-from scenarios.spec import Scenario
-from scenarios.workload.calibration import Calibration, ask
+from scenarios.running.triton_check import TritonUnfit, triton_model
+from scenarios.spec import Scenario, ScenarioError
+from scenarios.workload.calibration import UNCALIBRATED, Calibration, ask
 from scenarios.workload.planner import Workload
 from scenarios.workload.rows import WorkloadEnd
 
@@ -23,6 +27,11 @@ class EngineUnreachable(Exception):
 
 def first_model(host: str, scenario: Scenario) -> str:
     """The scenario's model, or the first one that the engine lists. EngineUnreachable if it does not answer."""
+    if scenario.engine.api in TRITON_APIS:
+        try:
+            return triton_model(host, scenario, LIMIT_S)
+        except TritonUnfit as error:
+            raise EngineUnreachable(str(error)) from error
     try:
         models = list_models(host, timeout_s=LIMIT_S, **connection_options(scenario.engine))
     except openai.APIConnectionError as error:
@@ -41,6 +50,32 @@ def first_model(host: str, scenario: Scenario) -> str:
     return models[0]
 
 
+def with_api_of(scenario: Scenario, user_classes: Iterable[type]) -> Scenario:
+    """The scenario with the API that the users speak, where all of them speak one; else as it is."""
+    apis = {getattr(user, "api", None) or scenario.engine.api for user in user_classes}
+    if len(apis) != 1:
+        return scenario
+    return scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"api": apis.pop()})})
+
+
+def needs_host(scenario: Scenario) -> None:
+    """EngineUnreachable for an API that the practice engine does not speak."""
+    if scenario.engine.api in TRITON_APIS:
+        raise EngineUnreachable(
+            f"no --host given, and the practice engine does not speak {scenario.engine.api}: name a Triton, for "
+            f"example -H {'grpc://gpu:8001' if scenario.engine.api == 'triton-grpc' else 'http://gpu:8000'}"
+        )
+
+
+def check_tokenizer(scenario: Scenario) -> None:
+    """ScenarioError unless the tokenizer that the scenario names can be used."""
+    if scenario.engine.tokenizer:
+        try:
+            load_counter(scenario.engine.tokenizer)
+        except ValueError as error:
+            raise ScenarioError([str(error)]) from None
+
+
 def check_workload(scenario: Scenario) -> None:
     """NothingToSend unless there is at least a first request."""
     try:
@@ -51,6 +86,8 @@ def check_workload(scenario: Scenario) -> None:
 
 def calibrate(host: str, model: str, scenario: Scenario) -> Calibration:
     """How the engine counts prompts; uncalibrated where it does not tell, then workers learn from its answers."""
+    if scenario.engine.api in TRITON_APIS:
+        return UNCALIBRATED  # no such question there
     options = connection_options(scenario.engine)
     with prompt_counter(host, api=scenario.engine.api, model=model, timeout_s=LIMIT_S, **options) as count:
         return ask(scenario.workload, count)

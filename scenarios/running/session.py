@@ -4,6 +4,7 @@ A worker builds its session from what the master sent with the test start, so it
 own. In a local run the session hands its records straight to the run's inbox.
 """
 
+import logging
 import os
 import socket
 from dataclasses import dataclass
@@ -15,13 +16,17 @@ import gevent
 from scenarios.clients.call import Client
 from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
+from scenarios.clients.local_tokenizer import CountingClient, load_counter
 from scenarios.live.counting import LiveCounter, Place
 from scenarios.recording.clock import Clock
 from scenarios.recording.health import sample_forever
 from scenarios.recording.recorder import Record, Recorder
+from scenarios.running.open_files import lift_limit, streams_at_once
 from scenarios.spec import EngineSpec, Scenario, ScenarioError
 from scenarios.workload.calibration import Calibration
 from scenarios.workload.planner import Workload
+
+logger = logging.getLogger(__name__)
 
 STATUS_INTERVAL_S = 0.25
 STATUSES_PER_LIVE = 4  # live figures are told once a second
@@ -78,7 +83,10 @@ class Session:
         self._link = link
         self._clients: dict[str, Client] = {}
         self._health: dict[str, Any] | None = None
-        link.hello(_about_this_process(worker, client_id))
+        unfit = lift_limit(streams_at_once(self.scenario.load, info.workers))
+        if unfit:
+            logger.error("%s", unfit)
+        link.hello({**_about_this_process(worker, client_id), "unfit": unfit or ""})
         self._greenlets = [
             gevent.spawn(sample_forever, worker, clock, lambda: self.recorder.in_flight_count, self._on_health),
             gevent.spawn(self._tell_status),
@@ -148,14 +156,22 @@ def finish() -> None:
 def build_client_for(scenario: Scenario, api: str, host: str, model: str) -> Client:
     """A client of an API by the engine section of a scenario."""
     engine = scenario.engine
-    return build_client(
+    client = build_client(
         api=api,
         base_url=host,
         model=model,
         timeouts=Timeouts(**engine.timeouts.model_dump()),
         reuse_connections=engine.reuse_connections,
+        cumulative=engine.cumulative,
         **connection_options(engine),
     )
+    if not engine.tokenizer:
+        return client
+    try:
+        return CountingClient(client, load_counter(engine.tokenizer))
+    except ValueError as error:  # the leader has it, this machine has not: counts stay estimated, and say so
+        logger.error("%s", error)  # noqa: TRY400  (the text says it all)
+        return client
 
 
 def connection_options(engine: EngineSpec) -> dict[str, Any]:

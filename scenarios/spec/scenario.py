@@ -42,6 +42,8 @@ class EngineSpec(Table):
     reuse_connections: bool = True
     verify_tls: bool = True
     ca_file: str = ""
+    cumulative: bool = Field(default=False, description="each event repeats the whole text so far")
+    tokenizer: str = Field(default="", description="tokenizer.json that counts answers where the engine tells no count")
     practice: Strings = Field(default=(), description="flags of the practice engine, used only without --host")
     headers: dict[str, str] = Field(default_factory=dict, description="`$NAME` stands for a variable's value")
     timeouts: TimeoutSpec = TimeoutSpec()
@@ -71,6 +73,7 @@ class LoadSpec(Table):
     tail_s: NonNegativeFloat = Field(default=120.0, description="limit on holding the load for measured requests")
     stop_timeout_s: NonNegativeFloat = Field(default=5.0, description="then requests in flight are cut off")
     think_time_s: NonNegativeFloat = 0.0
+    respect_retry_after: bool = Field(default=True, description="a refused user waits as told, at most a minute")
 
     @field_validator("levels")
     @classmethod

@@ -146,7 +146,8 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
 def running_triton(scratch: Path) -> Iterator[Triton]:
     """A Triton of one's own, for tests that kill it."""
     ports = [free_port() for _ in range(3)]
-    command = [installed(TRITON) / "venv" / "bin" / "python", HERE / "triton" / "server.py", *map(str, ports), scratch]
+    python = installed(TRITON) / "venv" / "bin" / "python"
+    command = [str(each) for each in (python, HERE / "triton" / "server.py", *ports, scratch)]
     log = scratch / "log"
     with log.open("w") as output:
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)

@@ -50,7 +50,7 @@ def test_text_counts_and_reasons_are_the_models(triton):
 
 
 def test_failures_of_the_server_are_told_in_its_words(triton):
-    calls = [
+    calls: list[dict[str, object]] = [
         {"model": "nope"},
         {"model": "vllm_model", "request": {"max_tokens": 4000}},
         {"model": "vllm_model", "request": {"max_tokens": 9, "extra_body": {"fail_after": 2}}},
