@@ -61,8 +61,8 @@ def free_port() -> int:
         return port
 
 
-@pytest.fixture
-def web_locust(tmp_path) -> Callable[..., AbstractContextManager[LiveLocust]]:
+@pytest.fixture(scope="module")
+def web_locust(tmp_path_factory) -> Callable[..., AbstractContextManager[LiveLocust]]:
     """Start `locust` with its web UI, `settings` on top of the quick ones."""
 
     @contextmanager
@@ -73,9 +73,10 @@ def web_locust(tmp_path) -> Callable[..., AbstractContextManager[LiveLocust]]:
         line += ["--master-bind-port", master_port, "--master-port", master_port]
         if base_path:
             line += ["--web-base-path", base_path]
-        with started(tmp_path, line):
+        folder = tmp_path_factory.mktemp("locust")
+        with started(folder, line):
             wait_for(lambda: _answers(url), limit_s=30)
-            yield LiveLocust(url, tmp_path)
+            yield LiveLocust(url, folder)
 
     return start
 
