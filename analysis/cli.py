@@ -48,6 +48,7 @@ def main_group() -> None:
 @main_group.command()
 @click.argument("run")
 @click.option("--html", "as_html", is_flag=True, help="Write report.html, one self-contained page.")
+@click.option("--lang", type=click.Choice(html.LANGUAGES), default="en", help="Language of the page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of tables.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one CSV row per level and length class.")
 @click.option("--md", "as_md", is_flag=True, help="Print Markdown.")
@@ -63,6 +64,7 @@ def main_group() -> None:
 def report(
     run: str,
     as_html: bool,
+    lang: str,
     as_json: bool,
     as_csv: bool,
     as_md: bool,
@@ -86,7 +88,7 @@ def report(
     folder = out or loaded.path
     folder.mkdir(parents=True, exist_ok=True)
     if as_html:
-        html.write_page(loaded, summary, folder / "report.html")
+        html.write_page(loaded, summary, folder / "report.html", lang)
         click.echo(f"wrote {folder / 'report.html'}", err=True)
     _print_or_write(summary, wanted, out)
     if strict and summary.verdict.status != "valid":

@@ -67,7 +67,11 @@ def _render(name: str, language: str, data: dict[str, Any], **values: Any) -> st
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"ms": text.ms, "num": text.number, "pct": text.percent}
-    environment.globals |= {"_": partial(translate, language=language), "language": language}
+
+    def formatted(template: str, *values: object) -> str:
+        return translate(template, language).format(*values)
+
+    environment.globals |= {"_": partial(translate, language=language), "f": formatted, "language": language}
     return environment.get_template(f"{name}.html.j2").render(
         data=json_for_script(data | {"words": words(language)}),
         echarts=_asset("vendor/echarts.min.js"),
