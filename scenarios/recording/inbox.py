@@ -45,6 +45,7 @@ class WorkerState:
     in_flight: int = 0
     workload: dict[str, int] = field(default_factory=dict)  # lengths drawn, rows read, and what was wrong with them
     workload_end: str = ""  # why it has nothing more to send
+    unfit: str = ""  # why this process can't carry its share of the load
     batches: set[int] = field(default_factory=set)  # numbers of the batches written
 
     def row(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.shipping import LocalLink, listen_on_master
 from scenarios.running import session
+from scenarios.running.open_files import lift_limit, streams_at_once
 from scenarios.running.preflight import (
     EngineUnreachable,
     NothingToSend,
@@ -38,7 +39,6 @@ from scenarios.running.preflight import (
     needs_host,
     with_api_of,
 )
-from scenarios.running.open_files import lift_limit, streams_at_once
 from scenarios.running.report import exit_code, report
 from scenarios.running.run import FINAL_GRACE_S, Run, RunPlan
 from scenarios.running.session import Session

@@ -146,6 +146,8 @@ class Run:
     def _warnings(self) -> list[str]:
         warnings = [self.dir.write_error] if self.dir.write_error else []
         for state in self.inbox.workers.values():
+            if state.unfit:
+                warnings.append(f"worker {state.worker} ({state.host}): {state.unfit}")
             if abs(state.clock_offset_ms) > CLOCK_WARNING_MS:
                 ahead_s = -state.clock_offset_ms / 1000
                 warnings.append(
