@@ -2,7 +2,8 @@
 
 It does no more than a yardstick must: one process, one epoll loop, answers of a fixed number of tokens, each a
 chunk of the size and form that vLLM writes. `GET /truth` gives, by the request's `x-request-id`, the monotonic
-times (time.perf_counter, the same clock in every process of the machine) at which each token went into its socket.
+times (time.perf_counter, the same clock in every process of the machine) at which each token went into its socket;
+`GET /count` gives the number of tokens sent.
 """
 
 import argparse
@@ -47,6 +48,7 @@ class TokenServer:
         self.tokens, self.ttft_s, self.gap_s = tokens, ttft_s, gap_s
         self.tail = tail(tokens)
         self.truth: dict[str, list[float]] = {}
+        self.sent = 0
         self.due: list[tuple[float, int, int, str]] = []  # when, connection, index of the token, request id
         self.connections: dict[int, socket.socket] = {}
         self.unread: dict[int, bytes] = {}
@@ -95,7 +97,8 @@ class TokenServer:
             heapq.heappush(self.due, (time.perf_counter() + self.ttft_s, fd, 0, name))
         else:
             models = {"object": "list", "data": [{"id": "bench", "object": "model"}]}
-            answer = json.dumps(self.truth if b"/truth" in head else models).encode()
+            wanted = self.truth if b"/truth" in head else self.sent if b"/count" in head else models
+            answer = json.dumps(wanted).encode()
             self.connections[fd].setblocking(True)
             self.connections[fd].sendall(
                 b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer) + answer
@@ -105,6 +108,7 @@ class TokenServer:
     def send_token(self, due_s: float, fd: int, index: int, name: str) -> None:
         if (sock := self.connections.get(fd)) is None:
             return
+        self.sent += 1
         if name:
             self.truth.setdefault(name, []).append(time.perf_counter())
         try:

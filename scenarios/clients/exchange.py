@@ -149,14 +149,14 @@ class Exchange:
         """Decode what has been read since the last time."""
         response = self.response
         decoder = self.decoder if 200 <= response.status < 300 else None
-        keep_body = decoder is None or response.media_type != "text/event-stream"
-        encoded = response.headers.get("content-encoding", "identity") != "identity"
-        for read, arrived_s in response.take():
-            data = self._inflated(read) if encoded else read
-            if decoder is not None:
-                decoder.feed(data, arrived_s)
-            if keep_body and (self.decoder is None or len(self.body) < _KEPT_BODY_BYTES):
-                self.body += data
+        pieces, arrived_s = response.take()
+        if response.headers.get("content-encoding", "identity") != "identity":
+            pieces = [self._inflated(piece) for piece in pieces]
+        if decoder is not None:
+            decoder.feed_reads(pieces, arrived_s)
+        if decoder is None or response.media_type != "text/event-stream":
+            room = _KEPT_BODY_BYTES - len(self.body) if self.decoder is not None else None
+            self.body += b"".join(pieces)[:room]
         if self._on_tokens is not None:
             self._on_tokens()
 

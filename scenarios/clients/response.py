@@ -7,7 +7,6 @@ error or a first event is noticed at once while regular tokens disturb nobody.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
 
 from httptools import HttpParserError, HttpResponseParser
 
@@ -131,13 +130,13 @@ class Response:
         """Pieces of body that were read before an instant and not taken yet: an event each, as a rule."""
         return bisect_left(self._stamps, instant_s)
 
-    def take(self) -> Iterator[tuple[bytes, float]]:
-        """Pieces of the body read since the last call, each with its arrival; those of one read share it."""
+    def take(self) -> tuple[list[bytes], list[float]]:
+        """Pieces of the body read since the last call, and the arrival of each; those of one read share it."""
         pieces, stamps = self._pieces, self._stamps
         self._pieces, self._stamps = [], []
         self.wake = False
         self.body_bytes += sum(map(len, pieces))
-        return zip(pieces, stamps, strict=True)
+        return pieces, stamps
 
     def discard(self) -> None:
         """Nobody wants the pieces that still come: only the end of the message or connection wakes."""

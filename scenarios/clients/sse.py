@@ -29,6 +29,11 @@ class EventDecoder:
         self._first = True
         self._skip_lf = False
 
+    @property
+    def between_events(self) -> bool:
+        """Nothing is left over from before that could change what the next bytes mean."""
+        return not (self._pieces or self._first or self._skip_lf)
+
     def feed(self, data: bytes) -> list[Event]:
         """Events completed by `data`, oldest first."""
         if (  # nearly always: exactly one event of one line, nothing left over from before
@@ -36,7 +41,7 @@ class EventDecoder:
             and data.startswith(b"data: ")
             and data.endswith(b"\n\n")
             and b"\r" not in data
-            and not (self._pieces or self._first or self._skip_lf)
+            and self.between_events
         ):
             return [(b"", data[6:-2])] if len(data) > 8 else []
         if self._skip_lf and data.startswith(b"\n"):

@@ -5,6 +5,7 @@ event by which `completion_tokens` grows. Role, usage, ping, comment, filter and
 arrivals are instants on the process' monotonic clock; what the request's outcome is, `outcome` says.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ _PARSERS: dict[str, Callable[[bytes], Chunk]] = {
     "triton-generate": payloads.triton_chunk,
     "triton-grpc": payloads.triton_chunk,  # parsed from gRPC messages before; `take` gets them
 }
+
+_FEW = 8  # pieces; below that the short cut for many does not pay
 
 # Reasons by which a server says in an orderly way that it failed.
 _FAILED_REASONS = ("error", "abort")
@@ -80,6 +83,43 @@ class StreamDecoder:
                 break
             self._event(kind, payload, arrived_s)
 
+    def feed_reads(self, pieces: list[bytes], arrived_s: list[float]) -> None:
+        """Take many pieces at once, each with its arrival: the same result as `feed` for each, at a fraction."""
+        done = 0
+        while done < len(pieces) and not self._plain:
+            self.feed(pieces[done], arrived_s[done])
+            done += 1
+        if len(pieces) - done > _FEW:
+            # the last piece is usually the irregular one because of which the reads were taken
+            done += self._feed_regular(pieces[done:-1], arrived_s[done:-1])
+        for piece, instant_s in zip(pieces[done:], arrived_s[done:], strict=True):
+            self.feed(piece, instant_s)
+
+    def _feed_regular(self, pieces: list[bytes], arrived_s: list[float]) -> int:
+        """Decode pieces of exactly one event each with one call of the JSON decoder; 0 if they are not like that."""
+        count = len(pieces)
+        joined = b"".join(pieces)
+        if (
+            not self._sse.between_events
+            or joined.count(b"\n") != 2 * count
+            or joined.count(b"}\n\ndata: {") != count - 1
+            or not (joined.startswith(b"data: {") and joined.endswith(b"}\n\n"))
+            or b"\r" in joined
+        ):
+            return 0
+        chunks = payloads.chat_chunks(b"[%b]" % joined[6:-2].replace(b"\n\ndata: ", b","))
+        if len(chunks) != count:
+            return 0
+        texts = list(itertools.takewhile(bool, map(self._plain_text, chunks)))
+        plain = len(texts)
+        self.events += plain
+        self._texts += texts
+        self._token_events(texts, arrived_s[:plain])
+        for chunk, instant_s in zip(chunks[plain:], arrived_s[plain:], strict=True):
+            if not self.ended:
+                self.take(chunk, instant_s)
+        return count
+
     def finish(self, arrived_s: float) -> None:
         """End of the body; `arrived_s` is the arrival of its last bytes."""
         for kind, payload in self._sse.finish():
@@ -133,8 +173,6 @@ class StreamDecoder:
 
     def _chunk(self, chunk: Chunk, arrived_s: float) -> None:
         choices = chunk.choices
-        if self._plain and choices and self._plain_token(chunk, choices, arrived_s):
-            return
         if not choices:
             if chunk.usage is not None:
                 self._final_usage(chunk.usage)
@@ -159,29 +197,33 @@ class StreamDecoder:
             if choice.finish_reason:
                 self._finish_choice(choice, arrived_s)
 
-    def _plain_token(self, chunk: Chunk, choices: list[Choice], arrived_s: float) -> bool:
-        """Short cut for what nearly every event is: more answer text of the only choice, and nothing else."""
+    def _plain_text(self, chunk: Chunk) -> str:
+        """The text of what nearly every event is: more answer of the only choice, and nothing else. "" if not."""
+        choices = chunk.choices
+        if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error:
+            return ""
         choice = choices[0]
+        if choice.finish_reason or choice.token_ids or choice.index != self._first_choice:
+            return ""
         delta = choice.delta
-        text = choice.text if delta is None else delta.content
-        if (
-            not text
-            or len(choices) > 1
-            or chunk.usage is not None
-            or choice.finish_reason
-            or choice.token_ids
-            or chunk.event_tokens is not None
-            or choice.index != self._first_choice
-        ):
-            return False
-        self._texts.append(text)
-        self._token_event(ANSWER, text, None, arrived_s)
-        return True
+        return (choice.text if delta is None else delta.content) or ""
+
+    def _token_events(self, texts: list[str], arrived_s: list[float]) -> None:
+        """Token events of plain answer text."""
+        if len({*self.arrivals_s[-1:], *arrived_s}) <= len(arrived_s):  # some share a read
+            for text, instant_s in zip(texts, arrived_s, strict=True):
+                self._token_event(ANSWER, text, None, instant_s)
+            return
+        self.arrivals_s += arrived_s
+        self.counts += [None] * len(texts)
+        self.channels += [ANSWER] * len(texts)
+        if self._keep_event_texts:
+            self.event_texts += texts
 
     def _token_event(self, channel: str, text: str, tokens: int | None, arrived_s: float) -> None:
         if channel == ANSWER and self.first_answer_s is None:
             self.first_answer_s = arrived_s
-            self._plain = self._running is False and not self._cumulative
+            self._plain = self._running is False and not self._cumulative and self._parse is payloads.chat_chunk
         arrivals_s = self.arrivals_s
         if arrivals_s and arrivals_s[-1] == arrived_s and arrived_s != self._coalesced_s:
             self.coalesced_reads += 1
