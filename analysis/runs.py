@@ -48,7 +48,7 @@ class Run:
 def find_run(name: str | Path, runs: Path = Path("runs")) -> Path:
     """The folder of a run, given as a path, as a name under `runs/` or as "latest"."""
     if str(name) == "latest":
-        folders = [folder for folder in sorted(runs.glob("*")) if (folder / schema.REQUESTS_FILE).exists()]
+        folders = [folder for folder in sorted(runs.glob("*")) if find_file(folder, schema.REQUESTS_FILE)]
         if not folders:
             raise RunError(f"{runs}/: no run yet; start one, or name a run folder")
         return folders[-1]
@@ -63,7 +63,7 @@ def load(run_dir: str | Path) -> Run:
     path = find_run(run_dir)
     damages: list[Damage] = []
     info = _read_info(path / schema.RUN_FILE, damages)
-    if not (path / schema.REQUESTS_FILE).exists():
+    if find_file(path, schema.REQUESTS_FILE) is None:
         raise RunError(f"{path}: holds no {schema.REQUESTS_FILE}; is it a run folder?")
     requests = _table(path, schema.REQUESTS_FILE, ("request_id", "outcome"), damages)
     requests, duplicates = _without_duplicates(requests)
@@ -122,10 +122,19 @@ def _run_seconds(info: dict[str, Any]) -> float:
     return math.inf
 
 
+def find_file(path: Path, file: str) -> Path | None:
+    """A file of a run, compressed with gzip or not; None when it is missing or empty."""
+    for found in (path / file, path / f"{file}.gz"):
+        if found.exists() and found.stat().st_size:
+            return found
+    return None
+
+
 def _table(path: Path, file: str, required: tuple[str, ...], damages: list[Damage]) -> pd.DataFrame:
-    if not (path / file).exists() or not (path / file).stat().st_size:
+    found = find_file(path, file)
+    if found is None:
         return empty(schema.COLUMNS[file])
-    frame, refused = read_table(path / file, schema.COLUMNS[file], required)
+    frame, refused = read_table(found, schema.COLUMNS[file], required)
     damages += refused
     return frame
 
@@ -140,9 +149,9 @@ def _without_duplicates(requests: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 def _read_tokens(path: Path, requests: pd.DataFrame, damages: list[Damage]) -> tuple[pd.DataFrame, int]:
     """Token rows in small types, ordered by request and index, each (request, index) once."""
     ids = pd.Index(requests["request_id"])
-    file = path / schema.TOKENS_FILE
+    file = find_file(path, schema.TOKENS_FILE)
     parts: list[tuple[np.ndarray, ...]] = []
-    if file.exists() and file.stat().st_size:
+    if file is not None:
         parts, refused = read_chunks(
             file,
             schema.TOKEN_COLUMNS,

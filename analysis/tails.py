@@ -70,11 +70,15 @@ def longest_gaps(gaps: Floats, code: np.ndarray) -> Floats:
 
 
 def adjusted(requests: pd.DataFrame, values: pd.Series) -> dict[str, float]:
-    """Percentiles over all started requests where every one without a complete answer takes for ever."""
+    """Percentiles over all started requests where every one that never came that far takes for ever.
+
+    A first token that was seen counts although the request was cut off later: leaving it out would favour the quick.
+    """
     if not len(requests):
         return {}
-    complete = (requests["outcome"] == schema.SUCCESS) & values.notna()
-    ordered = np.sort(np.where(complete, values, math.inf).astype(np.float64))
+    outcomes = [schema.SUCCESS, schema.CUT_OFF] if values.name == "first_token_ms" else [schema.SUCCESS]
+    reached = requests["outcome"].isin(outcomes) & values.notna()
+    ordered = np.sort(np.where(reached, values, math.inf).astype(np.float64))
     return {f"p{p}": metrics.percentile(ordered, p) for p in PERCENTILES}
 
 

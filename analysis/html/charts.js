@@ -3,7 +3,7 @@
 const page = (() => {
   const data = JSON.parse(document.getElementById("page-data").textContent);
   const charts = new Map(), shown = {};
-  let makers = {}, printing = false;
+  let makers = {}, opened = [];
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const colours = () => Object.fromEntries(["ink", "soft", "faint", "line", "card", "ttft", "tpot", "end", "good", "warn", "bad", "accent"].map((n) => [n, css("--" + n)]));
@@ -11,7 +11,7 @@ const page = (() => {
   const ms = (v) => v == null ? "–" : v >= 1000 ? Math.round(v).toLocaleString("en") : v >= 10 ? v.toFixed(1) : v.toFixed(2);
   const num = (v, digits = 0) => v == null ? "–" : v.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
   const text = (s) => String(s).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
-  const dark = () => matchMedia("(prefers-color-scheme: dark)").matches && !printing;
+  const dark = () => matchMedia("(prefers-color-scheme: dark)").matches && !document.documentElement.classList.contains("printing");
 
   // levels are ordered, so their colours are a ramp and not a set of hues
   function ramp(index, count) {
@@ -107,7 +107,14 @@ const page = (() => {
     document.querySelectorAll("[data-save]").forEach((b) => b.addEventListener("click", () => save(b.dataset.for, b.dataset.save)));
     new ResizeObserver(() => charts.forEach((chart) => chart.resize())).observe(document.querySelector("main"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-    const redraw = (on) => () => { printing = on; drawAll(); charts.forEach((chart) => chart.resize()); };
+    // paper is white and can not be clicked: light colours, everything opened
+    const redraw = (on) => () => {
+      document.documentElement.classList.toggle("printing", on);
+      if (on) opened = [...document.querySelectorAll("details:not([open])")];
+      opened.forEach((details) => { details.open = on; });
+      charts.forEach((chart) => chart.resize());
+      drawAll();
+    };
     addEventListener("beforeprint", redraw(true));
     addEventListener("afterprint", redraw(false));
     drawAll();

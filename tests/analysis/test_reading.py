@@ -1,5 +1,6 @@
 """Run folders as they are found: cut, damaged, from other versions, saved by spreadsheets."""
 
+import gzip
 import math
 
 import pandas as pd
@@ -146,6 +147,22 @@ def test_a_file_with_another_header_is_refused(two):
     rewrite(folder, "Type,Name\nPOST,/v1/chat\n")
     with pytest.raises(tables.RunError, match="no column request_id, outcome in its header"):
         analysis.load(folder)
+
+
+def test_compressed_files_are_read_and_a_cut_archive_gives_its_whole_rows(two):
+    folder = two.write()
+    for file in (REQUESTS, schema.TOKENS_FILE):
+        (folder / f"{file}.gz").write_bytes(gzip.compress((folder / file).read_bytes()))
+        (folder / file).unlink()
+    run = analysis.load(folder)
+    assert (len(run.requests), len(run.tokens), run.damages) == (2, 5, ())
+    archive = folder / f"{schema.TOKENS_FILE}.gz"
+    many = "".join(f"0-0,{index},{index + 0.125 * index * index},,answer\n" for index in range(5000))
+    whole = gzip.compress((",".join(schema.names(schema.TOKENS_FILE)) + "\n" + many).encode())
+    archive.write_bytes(whole[: len(whole) // 2])
+    run = analysis.load(folder)
+    assert 1000 < len(run.tokens) < 4000
+    assert [damage.reason for damage in run.damages] == ["cut off at the end of the file"]
 
 
 def test_requests_and_tokens_that_came_twice_count_once(two):

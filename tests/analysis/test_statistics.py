@@ -131,6 +131,16 @@ def test_adjusted_tails_take_a_failure_for_an_endless_request(build):
     assert (found["p50"], found["p90"], found["p95"]) == (100, 100, math.inf)
 
 
+def test_a_first_token_that_was_seen_counts_although_the_request_was_cut_off(build):
+    run = build()
+    run.level()
+    run.request(0, [100, 200])
+    run.request(0, [900], outcome="cut_off")
+    found = summary_of(run).tails
+    assert found.ttft_adjusted_ms["p99"] == 900
+    assert found.e2e_adjusted_ms["p99"] == math.inf
+
+
 @pytest.mark.parametrize(("values", "index"), [([5, 5, 5], 1.0), ([1, 0, 0, 0], 0.25), ([1, 3], 0.8)])
 def test_fairness_is_jains_index(values, index):
     assert tails.jain(np.array(values, dtype=float)) == pytest.approx(index)  # (1 + 3)^2 / (2 * (1 + 9))
