@@ -15,6 +15,7 @@ from locust.web import WebUI
 
 from scenarios.live import view
 from scenarios.running.leader import BY_HAND, Leader
+from scenarios.running.taken_port import explain_taken_port
 from scenarios.running.worker import Worker
 from scenarios.spec import shipped_scenarios
 
@@ -30,6 +31,7 @@ def install() -> None:
     if not _installed:
         events.init_command_line_parser.add_listener(add_options)
         events.init.add_listener(on_init)
+        explain_taken_port()
         _installed = True
 
 

@@ -97,6 +97,7 @@ class Inbox:
         for name, value in status.items():
             setattr(state, name, value)
         if status.get("final"):
+            state.lost = False  # it may have stalled before
             self._note(state, "delivered its last batch", self._now_unix_s())
         if health:
             self._run_dir.write_rows(schema.HEALTH_FILE, [health])

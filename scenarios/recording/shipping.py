@@ -74,6 +74,7 @@ class WireLink:
         self._exchanged = Event()
         self._outbox = Outbox(run_id, runner.worker_index, self._send_or_leave)
         self._greenlets: list[gevent.Greenlet] = []
+        self._abandoned = False
 
     def hello(self, about: dict[str, Any]) -> None:
         """Join the run."""
@@ -99,8 +100,12 @@ class WireLink:
     def finish(self, status: dict[str, Any]) -> None:
         """Deliver the last batches, then say that nothing more will come."""
         gevent.killall(self._greenlets)
-        self._outbox.finish(DELIVERY_LIMIT_S)
+        self._outbox.finish(0.0 if self._abandoned else DELIVERY_LIMIT_S)
         self._send(FINAL, {"status": status})
+
+    def abandon(self) -> None:
+        """Nobody takes the records of this run any more: they stay on disk."""
+        self._abandoned = True
 
     def on_ack(self, number: int) -> None:
         """The master has written a batch."""
@@ -148,7 +153,8 @@ def listen_on_worker(runner: WorkerRunner, link: Callable[[], WireLink | None]) 
             found.on_clock(msg.data["asked_s"], msg.data["master_unix_s"])
 
     def on_abandon(msg: Message, **_: Any) -> None:
-        if current(msg.data):
+        if found := current(msg.data):
+            found.abandon()
             logger.warning("The master knows nothing of run %s: stopping its users", msg.data["run_id"])
             runner.handle_message(Message("stop", None, runner.client_id))
 

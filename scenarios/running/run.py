@@ -18,6 +18,7 @@ from locust.runners import MasterRunner
 
 from analysis import schema
 from scenarios.pacing.levels import LevelControl
+from scenarios.pacing.rebalance import rebalance_if_due
 from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.run_dir import RunDir
@@ -136,6 +137,7 @@ class Run:
         while True:
             gevent.sleep(ROLL_CALL_INTERVAL_S)
             self._call_roll(runner)
+            rebalance_if_due(runner)
 
     def _say_the_count(self) -> None:
         counts = self.inbox.reconciliation()

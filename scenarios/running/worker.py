@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 MASTER_GRACE_S = 30.0  # after Ctrl-C, for the master to end the run in order
 
+# With --processes Locust forks its workers after the locustfile is loaded; asked later, a parent may be gone already.
+_LOADED_BY_PID = os.getpid()
+
 
 class Worker:
     """The sending side of a Locust worker: from init to quitting."""
@@ -44,7 +47,7 @@ class Worker:
         listen_for_drain(self._runner)
         if self._options.processes:
             gevent.signal_handler(signal.SIGINT, self._on_sigint)
-            gevent.spawn(self._end_with_master, os.getppid())
+            gevent.spawn(self._end_with_master, _LOADED_BY_PID)
 
     def _on_test_start(self) -> None:
         self._await_delivery()

@@ -28,6 +28,7 @@ NOT_THERE = json_answer(404, {"error": {"message": "not here"}})
 PLAIN = {
     "load.warmup_requests": "0",
     "load.measure_requests": "0",
+    "load.measure_max_s": "3600",
     "slo.ttft_ms": "60000",
     "slo.tpot_ms": "60000",
     "slo.attainment": "0.01",
