@@ -12,7 +12,20 @@ from rich.console import Console
 
 from analysis import check as checks
 from analysis import compare as comparing
-from analysis import compare_text, dialects, explain_text, export, exporting, html, importing, runs, slo, text, windows
+from analysis import (
+    compare_text,
+    dialects,
+    explain_text,
+    export,
+    exporting,
+    html,
+    importing,
+    report_text,
+    runs,
+    slo,
+    text,
+    windows,
+)
 from analysis.figures import summarise
 from analysis.summary import RunSummary
 from analysis.tables import RunError
@@ -210,7 +223,7 @@ def _because(finding: checks.Finding) -> str:
 
 def _print_or_write(summary: RunSummary, wanted: list[str], out: Path | None) -> None:
     if not wanted or out is not None:  # then no other form has taken standard output
-        text.print_summary(summary)
+        report_text.print_summary(summary)
     for name in wanted:
         rendered = PRINTED[name](summary)
         if out is None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, tzinfo
 import numpy as np
 import pandas as pd
 
-from analysis import intervals, metrics, schema, slo, steady, tails, tokens, validity, windows
+from analysis import intervals, metrics, run_validity, schema, slo, steady, tails, tokens, validity, windows
 from analysis.intervals import Interval
 from analysis.metrics import Gaps
 from analysis.runs import Run
@@ -41,7 +41,7 @@ def summarise(run: Run, objective: Slo | None = None) -> RunSummary:
         duration_s=ended - started if ended > started else None,
         info=run.info,
         slo=objective,
-        verdict=validity.judge_run(run, [level.verdict for level in levels]),
+        verdict=run_validity.judge_run(run, [level.verdict for level in levels]),
         answer=answer(levels, best, objective),
         best_level=best.level if best else None,
         chunked=per_event is not None and per_event > CHUNKED_TOKENS_PER_EVENT,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from analysis import html, runs
 from analysis.figures import summarise
+from analysis.report_text import print_summary
 from analysis.slo import Slo
 from analysis.summary import RunSummary
-from analysis.text import print_summary
 
 HTML_FILE = "report.html"
 

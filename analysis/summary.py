@@ -14,7 +14,7 @@ from analysis.slo import Slo
 from analysis.steady import Steady
 from analysis.tails import Tails
 from analysis.tokens import TokenAudit
-from analysis.validity import Verdict
+from analysis.verdict import Verdict
 from analysis.windows import Window
 
 

@@ -1,25 +1,18 @@
-"""Can the numbers of a level be believed? A verdict with its reasons and what to do about each.
+"""Can the numbers of a level be believed? Each check looks at one kind of evidence and yields what it found.
 
-`client-bound`: the load generator, not the engine, set the numbers. `suspect`: something stands against them.
-`valid`: nothing found. Notes are worth knowing and do not change the verdict.
+Checks of the whole run are in `analysis.run_validity`.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis import foreign, metrics, schema
+from analysis import metrics, schema
 from analysis.runs import Run
 from analysis.steady import Steady
-from analysis.tables import RunError
 from analysis.tails import WorkerSummary
+from analysis.verdict import Reason, Severity, Verdict, verdict
 from analysis.windows import Level
-
-Status = Literal["valid", "suspect", "client-bound"]
-Severity = Literal["note", "suspect", "client-bound"]
-ORDER = ("valid", "note", "suspect", "client-bound")
 
 ACHIEVED_SHARE = 0.95  # of the requested concurrency
 CPU_SUSPECT, CPU_BOUND = 75.0, 90.0  # percent of one core: one process is one Python thread
@@ -34,31 +27,6 @@ LENGTH_SHARE = 0.02
 NEW_CONNECTION_SHARE = 0.1
 DISPATCH_MS, DISPATCH_SHARE = 20.0, 0.05  # starts later than planned by this much; more than this share is too many
 STEADY_RATE_SHARE = 0.05
-CLOCK_UNCERTAINTY_MS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One finding: how much it weighs, what was found and what to do."""
-
-    severity: Severity
-    text: str
-    advice: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What stands above the headline."""
-
-    status: Status
-    reasons: tuple[Reason, ...]
-
-
-def verdict(reasons: Iterable[Reason]) -> Verdict:
-    """The worst reason decides; the reasons stand in that order."""
-    ordered = tuple(sorted(reasons, key=lambda reason: -ORDER.index(reason.severity)))
-    worst = ordered[0].severity if ordered else "note"
-    return Verdict("valid" if worst == "note" else worst, ordered)
 
 
 def judge_level(
@@ -72,7 +40,7 @@ def judge_level(
 ) -> Verdict:
     """Verdict on one level from its measured requests and the workers' health in its window."""
     good = requests[requests["outcome"] == schema.SUCCESS]
-    workload = run.info.get("scenario", {}).get("workload") or {}
+    workload = (run.info.get("scenario") or {}).get("workload") or {}
     return verdict(
         [
             *_load(level, achieved),
@@ -86,17 +54,6 @@ def judge_level(
             *_enough(good),
         ]
     )
-
-
-def judge_run(run: Run, levels: Iterable[Verdict]) -> Verdict:
-    """Verdict on the run: its own faults, and the worst of its levels."""
-    reasons = [*_records(run), *_locust(run), *_imported(run.info), *_workers(run.info), *_warm_up(run.info)]
-    statuses = [level.status for level in levels]
-    for status in ("client-bound", "suspect"):
-        if count := statuses.count(status):
-            text = f"{count} of {len(statuses)} levels {'is' if count == 1 else 'are'} {status}"
-            reasons.append(Reason(status, text, "see the reasons at each level"))
-    return verdict(reasons)
 
 
 def _load(level: Level, achieved: float | None) -> Iterable[Reason]:
@@ -217,60 +174,3 @@ def _enough(good: pd.DataFrame) -> Iterable[Reason]:
     if len(good) and few:
         text = f"{len(good)} successful requests are too few for {', '.join(few)}"
         yield Reason("note", text, f"measure at least {metrics.ENOUGH[99]} requests for p99")
-
-
-def _records(run: Run) -> Iterable[Reason]:
-    if run.damages:
-        first = run.damages[0]
-        text = f"{len(run.damages)} damaged rows left out (first: {first.file} line {first.line}: {first.reason})"
-        yield Reason("suspect", text, "the run may have been killed; see the list")
-    if run.invalid:
-        counts = ", ".join(f"{count} {name}" for name, count in run.invalid.items())
-        yield Reason("suspect", f"impossible values refused: {counts}", "look for a clock step or a missing stamp")
-    if run.duplicates:
-        yield Reason("note", f"{run.duplicates} repeated rows counted once", "nothing to do")
-    if run.orphan_tokens:
-        text = f"{run.orphan_tokens} token rows belong to no recorded request"
-        yield Reason("suspect", text, "records were lost on their way to the master")
-    reconciled = run.info.get("reconciliation") or {}
-    if reconciled.get("missing"):
-        text = f"{reconciled['missing']} of {reconciled.get('started', '?')} started requests have no record"
-        yield Reason("suspect", text, "a worker or its connection was lost; run again")
-
-
-def _imported(info: Mapping[str, Any]) -> Iterable[Reason]:
-    if tool := info.get("imported_from"):
-        text = f"imported from {tool}: how busy its client was, and what it left out, is not known"
-        yield Reason("note", text, "measure with tokenswarm to have it judged")
-
-
-def _locust(run: Run) -> Iterable[Reason]:
-    """Locust's own statistics, when `--csv` wrote them into the run folder: it counts each request once too."""
-    for file in sorted(run.path.glob("*_stats.csv")):
-        try:
-            counted = foreign.locust_totals(file).requests
-        except RunError:
-            continue  # not a file of Locust, or cut: nothing to compare with
-        if counted != len(run.requests):
-            text = f"Locust counted {counted} requests in {file.name}, {len(run.requests)} are recorded"
-            yield Reason("note", text, "other tasks may fire requests too, or Locust reset its statistics")
-
-
-def _workers(info: Mapping[str, Any]) -> Iterable[Reason]:
-    workers = info.get("workers") or []
-    lost = [worker for worker in workers if worker.get("lost")]
-    if lost:
-        names = ", ".join(str(worker.get("client_id") or worker.get("worker")) for worker in lost)
-        yield Reason(
-            "suspect", f"workers lost during the run: {names}", "its users were missing from then on; run again"
-        )
-    unsure = max((worker.get("clock_uncertainty_ms") or 0.0 for worker in workers), default=0.0)
-    if unsure > CLOCK_UNCERTAINTY_MS:
-        text = f"clocks of the workers are known to within {unsure:.0f} ms only"
-        yield Reason("note", text, "windows are that unsure; durations are not touched")
-
-
-def _warm_up(info: Mapping[str, Any]) -> Iterable[Reason]:
-    load = info.get("scenario", {}).get("load")
-    if load and not load.get("warmup_s") and not load.get("warmup_requests"):
-        yield Reason("note", "no warm-up configured", "set load.warmup_s: first requests meet cold caches")

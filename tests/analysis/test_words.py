@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import analysis
-from analysis import validity
+from analysis import run_validity, validity
 from analysis.html import page, words
 
 HTML = Path(page.__file__).parent
@@ -30,10 +30,10 @@ def page_texts():
 
 
 def reason_texts():
-    """The texts and advices of `validity.py`, with {} for what is filled in."""
-    tree = ast.parse(Path(validity.__file__).read_text(encoding="utf-8"))
+    """The texts and advices of the verdicts, with {} for what is filled in."""
+    sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (validity, run_validity)]
     found = []
-    for node in ast.walk(tree):
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
         values = node.args[1:] if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Reason" else []
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "text":
             values = [node.value]

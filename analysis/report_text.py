@@ -1,0 +1,225 @@
+"""The report on a terminal: verdict and answer first, then load, latencies, tails, token audit and classes."""
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from analysis.metrics import PERCENTILES, Stats
+from analysis.summary import Latencies, LevelSummary, RunSummary
+from analysis.text import NONE, endless, ms, new_table, number, percent, print_rendered
+from analysis.verdict import Verdict
+
+COLOURS = {"valid": "green", "suspect": "yellow", "client-bound": "red", "note": "dim"}
+
+
+def print_summary(summary: RunSummary, console: Console | None = None) -> None:
+    """Print the report; a pipe gets a fixed width and no colours."""
+    print_rendered(render(summary), console or Console())
+
+
+def render(summary: RunSummary) -> RenderableType:
+    """The whole report as one rich renderable."""
+    parts: list[RenderableType] = [_heading(summary), _verdict_text("Run", summary.verdict)]
+    parts += [_verdict_text(f"Level {level.label}", level.verdict) for level in summary.levels if level.verdict.reasons]
+    parts += [Text(summary.answer, style="bold"), _load_table(summary), _rate_table(summary)]
+    if any(level.counts.success for level in summary.levels):
+        parts += [_latency_table(summary), _tail_table(summary), _token_table(summary)]
+        if any(len(level.classes) > 1 for level in summary.levels):
+            parts.append(_class_table(summary))
+    if any(level.windows for level in summary.levels):
+        parts.append(_window_table(summary))
+    if summary.errors:
+        parts.append(_error_table(summary))
+    return Group(*parts)
+
+
+def _heading(summary: RunSummary) -> Text:
+    info = summary.info
+    parts = [info.get("model"), info.get("api"), info.get("host"), info.get("engine")]
+    place = " · ".join(str(part) for part in parts if part)
+    when = f"{summary.started or NONE} to {summary.ended or NONE}"
+    return Text.assemble(
+        (summary.name, "bold"), f"  {place}\n{when} · {summary.counts.started} requests · {summary.folder}"
+    )
+
+
+def _verdict_text(what: str, verdict: Verdict) -> Text:
+    text = Text.assemble(f"{what}: ", (verdict.status, f"bold {COLOURS[verdict.status]}"))
+    for reason in verdict.reasons:
+        text.append(f"\n  {reason.severity}: {reason.text}; {reason.advice}", style=COLOURS[reason.severity])
+    return text
+
+
+def _load_table(summary: RunSummary) -> Table:
+    table = new_table(
+        "Levels (concurrency) and what became of their measured requests",
+        "level", "achieved", "started", "success", "failed", "empty", "cut off", "verdict",
+    )  # fmt: skip
+    for level in summary.levels:
+        counts = level.counts
+        row = [level.label, number(level.achieved_concurrency)]
+        row += [str(n) for n in (counts.started, counts.success, counts.failure, counts.empty, counts.cut_off)]
+        table.add_row(*row, Text(level.verdict.status, style=COLOURS[level.verdict.status]))
+    return table
+
+
+def _rate_table(summary: RunSummary) -> Table:
+    table = new_table(
+        "Rates over the measure window (± half of the 95 % interval)",
+        "level", "output tok/s", "total tok/s", "req/s", "tok/s/user", "1000 tokens", "SLO met", "goodput/s",
+    )  # fmt: skip
+    for level in summary.levels:
+        thousand = level.time_to_1000_tokens_ms
+        table.add_row(
+            f"{level.label}{' *' if level.level == summary.best_level else ''}",
+            number(level.output_tok_s) + plus_minus(level, "output_tok_s"),
+            number(level.total_tok_s),
+            number(level.requests_s, 2),
+            number(level.tok_s_per_user),
+            f"{thousand / 1000:.1f} s" if thousand is not None else NONE,
+            percent(level.slo_attainment),
+            number(level.goodput_requests_s, 2),
+        )
+    if summary.best_level is not None:
+        table.caption = "* highest level that meets the SLO"
+        table.caption_justify = "left"
+    return table
+
+
+def latency_rows(latencies: Latencies, chunked: bool) -> list[tuple[str, Stats]]:
+    """The latency metrics that a group of requests has, under their names."""
+    rows = [
+        ("TTFT", latencies.ttft_ms),
+        ("TTFT from plan", latencies.ttft_from_plan_ms),
+        ("TPOT", latencies.tpot_ms),
+        ("inter-chunk" if chunked else "ITL", latencies.itl_ms),
+        ("E2E", latencies.e2e_ms),
+    ]
+    if latencies.first_answer_ms.n and latencies.first_answer_ms.mean != latencies.ttft_ms.mean:
+        rows.insert(2, ("first answer", latencies.first_answer_ms))
+    return [(name, values) for name, values in rows if values.n or name != "TTFT from plan"]
+
+
+INTERVAL_NAMES = {"TTFT": "ttft", "TPOT": "tpot", "E2E": "e2e"}
+
+
+def plus_minus(level: LevelSummary, figure: str) -> str:
+    """Half the width of a figure's 95 % interval, for example " ±1.2"; empty where the run is too short for one."""
+    interval = level.intervals.get(figure)
+    return f" ±{ms((interval.high - interval.low) / 2)}" if interval else ""
+
+
+def _latency_cells(values: Stats, error: str) -> list[Text]:
+    # greyed: with so few values this percentile is the maximum or close to it
+    ranks = [Text(ms(getattr(values, f"p{p}")), style="" if values.enough_for(p) else "dim") for p in PERCENTILES]
+    return [Text(str(values.n)), Text(ms(values.mean) + error), *ranks, Text(ms(values.max))]
+
+
+def _latency_table(summary: RunSummary) -> Table:
+    table = new_table(
+        "Latencies of successful requests, ms (nearest rank; grey: too few values)",
+        "level", "metric", "n", "mean", "p50", "p90", "p95", "p99", "max", left=2,
+    )  # fmt: skip
+    for level in summary.levels:
+        for position, (name, values) in enumerate(latency_rows(level.latencies, summary.chunked)):
+            error = plus_minus(level, f"{INTERVAL_NAMES.get(name)}_mean_ms")
+            table.add_row("" if position else level.label, name, *_latency_cells(values, error))
+        table.add_section()
+    return table
+
+
+def _tail_table(summary: RunSummary) -> Table:
+    table = new_table(
+        f"Tails (adjusted: all started requests, failures take for ever; stall: a gap over {_stall_limit(summary):g} ms)",
+        "level", "longest gap p50", "p99", "max", "stalls/1k tokens", "adjusted TTFT p95", "p99", "fairness", "steady",
+    )  # fmt: skip
+    for level in summary.levels:
+        tail, gap = level.tails, level.tails.longest_gap_ms
+        table.add_row(
+            level.label,
+            *(ms(value) for value in (gap.p50, gap.p99, gap.max)),
+            number(tail.stalls_per_1k_tokens, 2),
+            *(endless(tail.ttft_adjusted_ms.get(p)) for p in ("p95", "p99")),
+            number(tail.fairness, 3),
+            f"{level.steady.share:.0%}" if level.steady else NONE,
+        )
+    return table
+
+
+def _stall_limit(summary: RunSummary) -> float:
+    return summary.levels[0].tails.stall_limit_ms if summary.levels else 0.0
+
+
+def _token_table(summary: RunSummary) -> Table:
+    table = new_table(
+        "Token audit (successful requests)",
+        "level", "counted by", "output", "asked for", "events", "tokens/event", "stopped early", "reasoning", "input vs plan",
+    )  # fmt: skip
+    for level in summary.levels:
+        audit = level.tokens
+        table.add_row(
+            level.label,
+            escape(", ".join(audit.sources)) or NONE,
+            *(number(value, 0) for value in (audit.output_tokens, audit.output_tokens_requested, audit.token_events)),
+            number(audit.tokens_per_event, 2),
+            *(percent(share) for share in (audit.early_stop_share, audit.reasoning_share)),
+            f"{audit.input_off_share * 100:+.1f} %" if audit.input_off_share is not None else NONE,
+        )
+    return table
+
+
+def _class_table(summary: RunSummary) -> Table:
+    table = new_table(
+        "By length class",
+        "level", "class", "started", "success", "input asked", "input", "output",
+        "TTFT mean", "TTFT p95", "TPOT mean", "TPOT p95", "E2E p95", "SLO met", left=2,
+    )  # fmt: skip
+    for level in summary.levels:
+        _class_rows(table, level)
+        table.add_section()
+    return table
+
+
+def _class_rows(table: Table, level: LevelSummary) -> None:
+    for position, part in enumerate(level.classes):
+        ttft, tpot, e2e = part.latencies.ttft_ms, part.latencies.tpot_ms, part.latencies.e2e_ms
+        table.add_row(
+            "" if position else level.label,
+            escape(part.name),
+            str(part.counts.started),
+            str(part.counts.success),
+            number(part.input_tokens_requested, 0),
+            number(part.input_tokens, 0),
+            number(part.output_tokens, 0),
+            *(ms(value) for value in (ttft.mean, ttft.p95, tpot.mean, tpot.p95, e2e.p95)),
+            percent(part.slo_attainment),
+        )
+
+
+def _window_table(summary: RunSummary) -> Table:
+    table = new_table(
+        "By time",
+        "level", "from s", "started", "failed", "tok/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "SLO met",
+    )  # fmt: skip
+    for level in summary.levels:
+        for part in level.windows:
+            table.add_row(
+                level.label,
+                number(part.start_unix_s - level.window.start_unix_s, 0),
+                str(part.counts.started),
+                str(part.counts.failure),
+                number(part.output_tok_s),
+                *(ms(value) for value in (part.ttft_ms.p50, part.ttft_ms.p95, part.tpot_ms.p50, part.tpot_ms.p95)),
+                percent(part.slo_attainment),
+            )
+        table.add_section()
+    return table
+
+
+def _error_table(summary: RunSummary) -> Table:
+    table = new_table("Errors (all phases)", "class", "text", "count", left=2)
+    for name, text, count in summary.errors[:10]:
+        shown = text.replace("\n", " ⏎ ")
+        table.add_row(escape(name), escape(shown if len(shown) <= 90 else shown[:89] + "…"), str(count))
+    return table
