@@ -87,8 +87,9 @@ $(VENV)/.dev-installed: requirements-dev.lock $(VENV)/.runtime-installed
 	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-browser: ## install Debian's Chromium for the browser tests where that is possible
+browser: ## install Debian's Chromium and Prometheus for the tests where that is possible
 	@.ci/install-browser
+	@.ci/install-prometheus
 
 engines: venv-dev ## install the real engines of tests/engines into .engines/
 	@tests/engines/install.sh $(PY) $(ENGINES)

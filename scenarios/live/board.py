@@ -58,6 +58,8 @@ class Board:
 
     def tick(self) -> None:
         """Once a second: the next point of the charts."""
+        if level := self.level:
+            self._figures(level.level)  # counters of a level begin at zero
         in_flight = sum(in_flight for in_flight, _ in self._under_way.values())
         waiting = sum(waiting for _, waiting in self._under_way.values())
         fresh, self._fresh = self._fresh, {}

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.locust_run import Finished, command, output_of, started, wait_for
+from tests.support.locust_run import Finished, command, free_port, output_of, started, wait_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,6 @@ class LiveLocust:
         """Whether the one run has been closed."""
         found = list((self.folder / "runs").glob("*/run.json"))
         return bool(found) and bool(self.finished.run["finished"])
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")

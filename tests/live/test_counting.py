@@ -59,7 +59,9 @@ def record(request_id: str, sent_unix_s: float, arrivals_ms: list[float], **chan
         **changes,
     }
     counts = array("i", [-1] * len(arrivals_ms)).tobytes()
-    return Record([row[name] for name in ROW_COLUMNS], array("d", arrivals_ms).tobytes(), counts, bytes(len(arrivals_ms)))
+    return Record(
+        [row[name] for name in ROW_COLUMNS], array("d", arrivals_ms).tobytes(), counts, bytes(len(arrivals_ms))
+    )
 
 
 def tokens(message: dict[str, Any]) -> dict[int, float]:

@@ -22,8 +22,12 @@ def test_in_a_log_there_is_a_line_for_each_phase_and_no_table_every_two_seconds(
     assert ("1", "1", "measure") in said
     assert ("2", "2", "measure") in said
     assert len(said) == len(set(said))  # a phase is said once unless it takes more than ten seconds
-    (measured,) = [line for line in finished.output.splitlines() if line.startswith("level 2 of 2") and "measure" in line]
-    assert re.search(r"\d+ requests \| \d+ in flight \| [\d,]+ tok/s \| TTFT p50 [\d.]+ p95 [\d.]+ ms \| TPOT", measured)
+    (measured,) = [
+        line for line in finished.output.splitlines() if line.startswith("level 2 of 2") and "measure" in line
+    ]
+    assert re.search(
+        r"\d+ requests \| \d+ in flight \| [\d,]+ tok/s \| TTFT p50 [\d.]+ p95 [\d.]+ ms \| TPOT", measured
+    )
     assert "about" in finished.output
     assert finished.output.count(LOCUST_TABLE) == 2  # its summary at the end: requests, percentiles
     assert "\x1b[" not in finished.output
@@ -60,7 +64,9 @@ def strip(screen):
 def on_a_terminal(line, folder):
     ours, theirs = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "110", "LINES": "40"}
-    process = subprocess.Popen(line, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)
+    process = subprocess.Popen(
+        line, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+    )
     os.close(theirs)
     seen, end = b"", time.monotonic() + 60
     try:

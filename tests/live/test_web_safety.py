@@ -12,7 +12,7 @@ from tests.support.locust_run import wait_for
 
 EVIL = "</script><img src=x onerror='window.top.pwned = 1'><script>window.top.pwned = 1</script>"
 
-LOGIN_LOCUSTFILE = '''
+LOGIN_LOCUSTFILE = """
 from flask import Blueprint, redirect, request, session
 from flask_login import UserMixin, login_user
 from locust import events
@@ -39,7 +39,7 @@ def on_init(environment, web_ui=None, **_):
         return "in"
 
     web_ui.app.register_blueprint(pages)
-'''
+"""
 
 RUN = {"load.measure_s": "1", "load.levels": "1"}
 
@@ -56,7 +56,15 @@ def test_a_login_covers_every_route_and_a_base_path_is_kept(web_locust, tmp_path
     locustfile = tmp_path / "with_login.py"
     locustfile.write_text(LOGIN_LOCUSTFILE)
     with web_locust("--web-login", "--scenario", "demo", base_path="/load", locustfile=locustfile) as locust:
-        paths = ["/llm", "/llm/data", "/llm/report", "/llm/files/run.json", "/llm/assets/llm.js", "/metrics", "/llm/stop"]
+        paths = [
+            "/llm",
+            "/llm/data",
+            "/llm/report",
+            "/llm/files/run.json",
+            "/llm/assets/llm.js",
+            "/metrics",
+            "/llm/stop",
+        ]
         jar = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
         for path in paths:
             data = b"" if path == "/llm/stop" else None
@@ -133,5 +141,3 @@ def test_the_page_says_when_locust_is_gone_and_keeps_the_last_figures(after_a_ru
     tab.locator("#trouble:not([hidden])").wait_for()
     assert "No new figures" in tab.locator("#trouble").inner_text()
     assert tab.locator("#levels tbody tr").count() >= 1
-
-

@@ -77,14 +77,21 @@ def watch_it_move(tab, frame):
     before, seen = frame.locator("#chart-tok_s").screenshot(), points_shown(frame)
     wait_for(lambda: points_shown(frame) >= seen + 2, limit_s=10)
     assert frame.locator("#chart-tok_s").screenshot() != before
-    tiles = dict(zip(frame.locator("#tiles dt").all_inner_texts(), frame.locator("#tiles dd").all_inner_texts(), strict=True))
+    tiles = dict(
+        zip(frame.locator("#tiles dt").all_inner_texts(), frame.locator("#tiles dd").all_inner_texts(), strict=True)
+    )
     assert number(tiles["Output"]) > 50
     assert number(tiles["TTFT p95"]) > 1
     assert frame.locator("#workers tbody tr").count() == 2
     assert frame.locator("#lights li").count() == 9
     tab.reload()  # the address holds the tab, the server the history
     wait_for(lambda: points_shown(frame) >= seen + 2, limit_s=15)
-    wait_for(lambda: "Level 3 of 3" in frame.locator("#where").inner_text() and "measure" in frame.locator("#where").inner_text(), 40)
+    wait_for(
+        lambda: (
+            "Level 3 of 3" in frame.locator("#where").inner_text() and "measure" in frame.locator("#where").inner_text()
+        ),
+        40,
+    )
     wait_for(lambda: frame.locator("#levels tr.class").count() == 2, limit_s=10)
     screenshot(tab, "llm-tab.png")
 

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -113,3 +114,11 @@ def wait_for(condition: Callable[[], Any], limit_s: float = 20) -> Any:
             return value
         time.sleep(0.05)
     raise AssertionError(f"did not come true within {limit_s} s")
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
