@@ -13,6 +13,7 @@ from typing import Any
 
 import gevent.socket
 from gevent.hub import Waiter, get_hub
+from httptools import HttpParserError
 
 from scenarios.clients import stamps
 from scenarios.clients.dial import Route, WireError, dial
@@ -97,37 +98,40 @@ class Connection:
         except OSError as error:
             self._ended(error.strerror or str(error))
             return
-        now_s = time.perf_counter()
+        read_s = time.perf_counter()
         if not data:
             self._ended(None)
             return
-        age_s = stamps.age_s(ancillary)
-        if age_s is None:
+        arrived_s = stamps.arrival_s(ancillary, read_s)
+        if arrived_s is None:
+            arrived_s = read_s
             response.unstamped_reads += 1
-        else:
-            now_s -= age_s
-            response.max_age_s = max(response.max_age_s, age_s)
-        if self._tls is None:
-            response.feed(data, now_s)
-        else:
-            self._feed_encrypted(data, now_s)
+        elif read_s - arrived_s > response.max_lag_s:
+            response.max_lag_s = read_s - arrived_s
+        response.reads += 1
+        response.end_s = arrived_s
+        if self._tls is not None:
+            data = self._decrypted(data)
+        try:
+            response.parse(data)
+        except HttpParserError as error:
+            response.not_http(error)
         if response.wake and self._waiter is not None:
             waiter, self._waiter = self._waiter, None
             waiter.switch(None)
         elif self._after_drain is not None and (response.complete or response.reads > _DRAIN_READS):
             self._after_drain()
 
-    def _feed_encrypted(self, data: bytes, arrived_s: float) -> None:
+    def _decrypted(self, data: bytes) -> bytes:
         assert self._tls is not None
         try:
             plain = self._tls.decrypt(data)
         except ssl.SSLError as error:
-            self._ended(f"TLS: {error.reason or error}")
-            return
+            self.response.end_of_input(self.response.end_s, f"TLS: {error.reason or error}")
+            return b""
         if plain is None:
-            self._ended(None)
-        elif plain:
-            self.response.feed(plain, arrived_s)
+            self.response.end_of_input(self.response.end_s, None)
+        return plain or b""
 
     def _ended(self, error: str | None) -> None:
         self._io.stop()

@@ -98,7 +98,7 @@ class MeasuredCall:
         if response.reads:
             result.stamp = STAMP_READ if response.unstamped_reads else STAMP_KERNEL
             if result.stamp == STAMP_KERNEL:
-                result.read_lag_max_ms = response.max_age_s * 1000
+                result.read_lag_max_ms = response.max_lag_s * 1000
         return result
 
 

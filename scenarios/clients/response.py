@@ -33,7 +33,8 @@ class Response:
         "headers",
         "headers_s",
         "keep_alive",
-        "max_age_s",
+        "max_lag_s",
+        "parse",
         "reads",
         "status",
         "unstamped_reads",
@@ -54,27 +55,23 @@ class Response:
         self.end_s = 0.0  # arrival of the last read
         self.reads = 0
         self.unstamped_reads = 0
-        self.max_age_s = 0.0
+        self.max_lag_s = 0.0
         self.body_bytes = 0
         self._pieces: list[bytes] = []
         self._stamps: list[float] = []
         self._head = _IRREGULAR
         self._discarding = False
         self._parser = HttpResponseParser(self)
+        self.parse = self._parser.feed_data
 
     # ------------------------------------------------------------------ by the read callback
 
-    def feed(self, data: bytes, arrived_s: float) -> None:
-        """Take what one read returned."""
-        self.reads += 1
-        self.end_s = arrived_s
-        try:
-            self._parser.feed_data(data)
-        except HttpParserError as error:
-            if not self.complete:  # bytes after the message only cost the connection
-                self.error = f"the answer is not HTTP/1.1: {error}"
-            self.keep_alive = False
-            self.closed = self.wake = True
+    def not_http(self, error: HttpParserError) -> None:
+        """The parser gave up."""
+        if not self.complete:  # bytes after the message only cost the connection
+            self.error = f"the answer is not HTTP/1.1: {error}"
+        self.keep_alive = False
+        self.closed = self.wake = True
 
     def end_of_input(self, now_s: float, error: str | None) -> None:
         """The connection ended. That is a complete message only where nothing else delimits the body."""

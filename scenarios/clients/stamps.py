@@ -23,6 +23,9 @@ ANCILLARY_BYTES = CMSG_SPACE(_TIMESPEC.size) if sys.platform == "linux" else 0
 # An age outside of this is a stepped clock, not a late read.
 _MAX_AGE_S = 60.0
 
+# Both clocks are read within a fraction of this, unless the process is interrupted between them.
+_MAX_BETWEEN_CLOCKS_S = 20e-6
+
 
 @dataclass(slots=True)
 class Counters:
@@ -59,14 +62,28 @@ def enable(sock: socket) -> bool:
     return True
 
 
-def age_s(ancillary: list[tuple[int, int, bytes]]) -> float | None:
-    """Seconds since the kernel received what was just read; None without a usable stamp."""
-    now = time.time()  # first: the age is as of the read
+def arrival_s(ancillary: list[tuple[int, int, bytes]], read_s: float) -> float | None:
+    """When the kernel received what was read at `read_s`, on the same clock; None without a usable stamp."""
+    unix_s = time.time()
+    if time.perf_counter() - read_s > _MAX_BETWEEN_CLOCKS_S:
+        now_s, unix_s = _both_clocks()  # the process lost its CPU between the two clocks: together they would lie
+    else:
+        now_s = read_s
     if not ancillary:
         return None
     _level, _kind, value = ancillary[0]  # nothing else was asked for
     if len(value) != _TIMESPEC.size:
         return None
     seconds, nanoseconds = _TIMESPEC.unpack(value)
-    age: float = now - seconds - nanoseconds * 1e-9
-    return age if -0.001 < age < _MAX_AGE_S else None
+    age_s: float = unix_s - seconds - nanoseconds * 1e-9
+    return now_s - age_s if -0.001 < age_s < _MAX_AGE_S else None
+
+
+def _both_clocks() -> tuple[float, float]:
+    """Monotonic and realtime clock as of the same instant."""
+    now_s, unix_s = time.perf_counter(), time.time()
+    for _ in range(10):
+        if time.perf_counter() - now_s < _MAX_BETWEEN_CLOCKS_S:
+            break
+        now_s, unix_s = time.perf_counter(), time.time()
+    return now_s, unix_s
