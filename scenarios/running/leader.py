@@ -27,7 +27,7 @@ from scenarios.pacing.levels import LevelsShape
 from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.shipping import LocalLink, listen_on_master
-from scenarios.running import session
+from scenarios.running import interrupts, session
 from scenarios.running.open_files import lift_limit, streams_at_once
 from scenarios.running.preflight import (
     EngineUnreachable,
@@ -68,6 +68,7 @@ class Leader:
         self._plan: RunPlan | None = None
         self._run: Run | None = None
         self._listen()
+        interrupts.for_main_only()
         if self._headless:
             # Locust listens to SIGTERM only when a headless run is over: until then it ends the run as Ctrl-C does
             gevent.signal_handler(signal.SIGTERM, os.kill, os.getpid(), signal.SIGINT)

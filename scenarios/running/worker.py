@@ -16,7 +16,7 @@ from scenarios.live.placing import listen_for_places
 from scenarios.live.stopping import listen_for_drain
 from scenarios.recording.clock import Clock
 from scenarios.recording.shipping import DELIVERY_LIMIT_S, WireLink, listen_on_worker
-from scenarios.running import session
+from scenarios.running import interrupts, session
 from scenarios.running.session import RunInfo, Session
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ class Worker:
         if self._options.processes:
             gevent.signal_handler(signal.SIGINT, self._on_sigint)
             gevent.spawn(self._end_with_master, _LOADED_BY_PID)
+        else:
+            interrupts.for_main_only()
 
     def _on_test_start(self) -> None:
         self._await_delivery()
