@@ -11,12 +11,13 @@ import pandas as pd
 
 from analysis import intervals, metrics, run_validity, schema, slo, steady, tails, tokens, validity, windows
 from analysis.intervals import Interval
-from analysis.metrics import Gaps
+from analysis.metrics import Gaps, Stats
 from analysis.runs import Run
 from analysis.slo import Slo
 from analysis.summary import ClassSummary, Counts, Latencies, LevelSummary, RunSummary, WindowSummary
 from analysis.windows import Level, Mask, TokenFlow, Window
 
+MOST_SLICES = 2000
 CHUNKED_TOKENS_PER_EVENT = 1.05  # above, gaps are between chunks and not between tokens
 
 
@@ -100,6 +101,7 @@ def _level(
         verdict=validity.judge_level(run, level, requests, achieved, output, part, tail.workers),
         counts=_counts(requests),
         latencies=latencies,
+        warmup_ttft_ms=_warmup_ttft_ms(run, level),
         output_tok_s=output,
         total_tok_s=total,
         requests_s=_request_rate(run.requests, level.window),
@@ -157,6 +159,11 @@ def _latencies(run: Run, mask: Mask, gaps: Gaps) -> Latencies:
     )
 
 
+def _warmup_ttft_ms(run: Run, level: Level) -> Stats:
+    requests = run.requests[windows.before_measured(run, level)]
+    return metrics.stats(metrics.ttft_ms(requests[requests["outcome"] == schema.SUCCESS]))
+
+
 def _counts(requests: pd.DataFrame) -> Counts:
     found = requests["outcome"].value_counts()
     failed = requests.loc[requests["outcome"] == schema.FAILURE, "error_class"].fillna("unknown").value_counts()
@@ -202,7 +209,7 @@ def _slices(
     run: Run, level: Level, mask: Mask, flow: TokenFlow, objective: Slo | None, window_s: float | None
 ) -> tuple[WindowSummary, ...]:
     """A level cut into equal windows; a request belongs to the one in which it was sent."""
-    if not window_s or not level.window.seconds > window_s:
+    if not window_s or not window_s < level.window.seconds <= MOST_SLICES * window_s:
         return ()
     slices = []
     for number in range(math.ceil(round(level.window.seconds / window_s, 9))):

@@ -6,10 +6,11 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.metrics import PERCENTILES, Stats
-from analysis.summary import Latencies, LevelSummary, RunSummary
+from analysis.summary import Counts, LevelSummary, RunSummary
 from analysis.text import NONE, endless, ms, new_table, number, percent, print_rendered
 from analysis.verdict import Verdict
 
+WARM_UP = "warm-up TTFT"  # shown apart: it counts in no other figure
 COLOURS = {"valid": "green", "suspect": "yellow", "client-bound": "red", "note": "dim"}
 
 
@@ -40,7 +41,17 @@ def _heading(summary: RunSummary) -> Text:
     place = " · ".join(str(part) for part in parts if part)
     when = f"{summary.started or NONE} to {summary.ended or NONE}"
     return Text.assemble(
-        (summary.name, "bold"), f"  {place}\n{when} · {summary.counts.started} requests · {summary.folder}"
+        (summary.name, "bold"), f"  {place}\n{when} · {summary.folder}\n{what_became_of(summary.counts)}"
+    )
+
+
+def what_became_of(counts: Counts) -> str:
+    """All requests of a run by their outcome, whatever their phase."""
+    failures = ", ".join(f"{count} {name}" for name, count in counts.failures.items())
+    failed = f"{counts.failure} failed{f' ({failures})' if failures else ''}"
+    return (
+        f"{counts.started} requests started: {counts.success} succeeded, {failed}, {counts.empty} empty, "
+        f"{counts.cut_off} cut off"
     )
 
 
@@ -87,8 +98,9 @@ def _rate_table(summary: RunSummary) -> Table:
     return table
 
 
-def latency_rows(latencies: Latencies, chunked: bool) -> list[tuple[str, Stats]]:
-    """The latency metrics that a group of requests has, under their names."""
+def latency_rows(level: LevelSummary, chunked: bool) -> list[tuple[str, Stats]]:
+    """The latency metrics that a level has, under their names."""
+    latencies = level.latencies
     rows = [
         ("TTFT", latencies.ttft_ms),
         ("TTFT from plan", latencies.ttft_from_plan_ms),
@@ -98,7 +110,8 @@ def latency_rows(latencies: Latencies, chunked: bool) -> list[tuple[str, Stats]]
     ]
     if latencies.first_answer_ms.n and latencies.first_answer_ms.mean != latencies.ttft_ms.mean:
         rows.insert(2, ("first answer", latencies.first_answer_ms))
-    return [(name, values) for name, values in rows if values.n or name != "TTFT from plan"]
+    rows.append((WARM_UP, level.warmup_ttft_ms))
+    return [(name, values) for name, values in rows if values.n or name not in ("TTFT from plan", WARM_UP)]
 
 
 INTERVAL_NAMES = {"TTFT": "ttft", "TPOT": "tpot", "E2E": "e2e"}
@@ -122,7 +135,7 @@ def _latency_table(summary: RunSummary) -> Table:
         "level", "metric", "n", "mean", "p50", "p90", "p95", "p99", "max", left=2,
     )  # fmt: skip
     for level in summary.levels:
-        for position, (name, values) in enumerate(latency_rows(level.latencies, summary.chunked)):
+        for position, (name, values) in enumerate(latency_rows(level, summary.chunked)):
             error = plus_minus(level, f"{INTERVAL_NAMES.get(name)}_mean_ms")
             table.add_row("" if position else level.label, name, *_latency_cells(values, error))
         table.add_section()

@@ -85,6 +85,7 @@ class LevelSummary:
     verdict: Verdict
     counts: Counts
     latencies: Latencies
+    warmup_ttft_ms: Stats  # of the ramp and the warm-up, which count nowhere else
     output_tok_s: float | None
     total_tok_s: float | None
     requests_s: float | None

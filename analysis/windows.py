@@ -17,6 +17,7 @@ from analysis.metrics import Floats
 from analysis.runs import Run
 
 Mask = NDArray[np.bool_]
+LONGEST_S = 366 * 86_400.0  # a longer window is damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Window:
     @property
     def seconds(self) -> float:
         """Its length; NaN when it never began."""
-        return self.end_unix_s - self.start_unix_s if self.end_unix_s > self.start_unix_s else math.nan
+        seconds = self.end_unix_s - self.start_unix_s
+        return seconds if 0 < seconds < LONGEST_S else math.nan
 
     def holds(self, unix_s: Floats) -> Mask:
         """Which instants lie inside."""
@@ -70,6 +72,13 @@ def measured(run: Run, level: Level) -> Mask:
     if requests["level"].isna().all():
         return np.ones(len(requests), dtype=bool)
     mask: Mask = ((requests["level"] == level.number) & (requests["phase"] == schema.MEASURE)).to_numpy()
+    return mask
+
+
+def before_measured(run: Run, level: Level) -> Mask:
+    """Requests of a level's ramp and warm-up."""
+    requests = run.requests
+    mask: Mask = ((requests["level"] == level.number) & requests["phase"].isin((schema.RAMP, schema.WARMUP))).to_numpy()
     return mask
 
 
