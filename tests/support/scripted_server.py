@@ -159,11 +159,17 @@ class ScriptedServer:
         self._thread.join(10)
         self._listener.close()
 
+    def refuse(self) -> None:
+        """Stop listening: further connections are refused. For a script's own function, which runs in the loop."""
+        self._accepting.cancel()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+
     # ------------------------------------------------------------------ server
 
     def _serve(self) -> None:
         try:
-            self._spawn(self._accept())
+            self._accepting = self._spawn(self._accept())
             self._loop.run_forever()
         finally:
             self._loop.run_until_complete(self._end_tasks())
@@ -176,14 +182,16 @@ class ScriptedServer:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.01)  # transports close one turn of the loop later
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)  # the loop itself keeps only weak references
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept(self) -> None:
         while True:
             sock, _ = await self._loop.sock_accept(self._listener)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio leaves it out for accepted sockets
             self.connections += 1
             self._spawn(self._converse(sock, self.connections))
 
