@@ -227,9 +227,10 @@ def _rates(
         ends = windows.ended_unix_s(run.requests[run.requests["outcome"] == schema.SUCCESS])
         return windows.token_flow(run).in_window(level.window) / seconds, int(level.window.holds(ends).sum()) / seconds
     sent = windows.sent_unix_s(requests)
-    if not len(sent):
+    ended = sent + np.asarray(end) / 1000
+    if not np.isfinite(ended).any():
         return None, None
-    span = float(np.nanmax(sent + np.asarray(end) / 1000) - np.nanmin(sent))
+    span = float(np.nanmax(ended) - np.nanmin(sent))
     if not span > 0:
         return None, None
     return float(output_tokens(requests, rules).sum()) / span, len(requests) / span

@@ -22,7 +22,7 @@ FORMATS = ("vllm", "aiperf")
 
 def to_vllm(run: Run, level: Level) -> dict[str, Any]:
     """A level as the JSON that `vllm bench serve --save-result --save-detailed` writes."""
-    rows = np.flatnonzero(windows.measured(run, level))
+    rows = _rows(run, level)
     requests = run.requests.iloc[rows]
     good = (requests["outcome"] == schema.SUCCESS).to_numpy()
     spoken = dialects.speak(run, level, dialects.find("vllm")).figures
@@ -63,7 +63,7 @@ def to_vllm(run: Run, level: Level) -> dict[str, Any]:
 
 def to_aiperf(run: Run, level: Level) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A level as AIPerf's `profile_export.jsonl` records and its `profile_export_aiperf.json`."""
-    rows = np.flatnonzero(windows.measured(run, level))
+    rows = _rows(run, level)
     arrivals = _arrivals(run, rows)
     records = [_aiperf_record(run, int(row), number, arrivals[number]) for number, row in enumerate(rows)]
     columns: dict[str, list[float]] = {}
@@ -115,6 +115,11 @@ def export_run(run: Run, form: str, folder: Path) -> list[Path]:
         lines.write_text("".join(json.dumps(record, allow_nan=False) + "\n" for record in records), encoding="utf-8")
         written += [lines, _write_json(place / "profile_export_aiperf.json", summary)]
     return written
+
+
+def _rows(run: Run, level: Level) -> NDArray[np.intp]:
+    """The measured requests whose time of sending is known."""
+    return np.flatnonzero(windows.measured(run, level) & run.requests["sent_unix_s"].notna().to_numpy())
 
 
 def _arrivals(run: Run, rows: NDArray[np.intp]) -> list[metrics.Floats]:

@@ -130,6 +130,10 @@ def heatmap(run: Run, level: Level, mask: Mask, gaps: Gaps) -> dict[str, Any] | 
     if not len(lengths) or not level.window.seconds > 0:
         return None
     since = windows.sent_unix_s(run.requests)[chosen.code] + chosen.ended_ms / 1000 - level.window.start_unix_s
+    known = np.isfinite(since) & (lengths >= 0)
+    since, lengths = since[known], lengths[known]
+    if not len(lengths):
+        return None
     span = max(float(since.max()), level.window.seconds) * (1 + 1e-9)
     low, high = max(float(np.percentile(lengths, 0.5)), LEAST_MS), float(lengths.max())
     steps = math.log(max(high, low * 1.5) * 1.001 / low) / HEAT_GAPS

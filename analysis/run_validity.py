@@ -33,7 +33,7 @@ def _records(run: Run) -> Iterable[Reason]:
     if run.duplicates:
         yield Reason("note", f"{run.duplicates} repeated rows counted once", "nothing to do")
     if run.orphan_tokens:
-        text = f"{run.orphan_tokens} token rows belong to no recorded request"
+        text = f"{run.orphan_tokens} token rows belong to no recorded request or have no possible time"
         yield Reason("suspect", text, "records were lost on their way to the master")
     reconciled = run.info.get("reconciliation") or {}
     if reconciled.get("missing"):

@@ -21,6 +21,9 @@ from analysis.tables import Damage, RunError, empty, read_chunks, read_table
 DURATIONS = ("connect_ms", "headers_ms", "first_token_ms", "first_answer_ms", "last_token_ms", "e2e_ms")
 COUNTS = ("token_events", "first_event_tokens", "output_tokens", "input_tokens", "cached_tokens", "reasoning_tokens")
 CLOCK_SLACK_S = 60.0  # a request may end a little after the run's end was noted
+MOST_TOKENS = 1e7  # of one request
+MOST = 1e9  # a count or an instant (in ms: eleven days) of a request beyond this is damage
+LATEST_UNIX_S = 1e11  # the year 5138
 EARLIEST_UNIX_S = 1e9  # anything before is a monotonic reading or a missing stamp, not a wall clock time
 
 
@@ -94,10 +97,10 @@ def refuse_invalid(requests: pd.DataFrame, run_s: float = math.inf) -> dict[str,
             invalid[name] = count
 
     for name in DURATIONS:
-        blank(name, (requests[name] < 0) | np.isinf(requests[name]) | (requests[name] > (run_s + CLOCK_SLACK_S) * 1000))
+        blank(name, (requests[name] < 0) | (requests[name] > min((run_s + CLOCK_SLACK_S) * 1000, MOST)))
     for name in COUNTS:
-        blank(name, (requests[name] < 0) | np.isinf(requests[name]))
-    blank("sent_unix_s", (requests["sent_unix_s"] < EARLIEST_UNIX_S) | np.isinf(requests["sent_unix_s"]))
+        blank(name, (requests[name] < 0) | (requests[name] > MOST_TOKENS))
+    blank("sent_unix_s", (requests["sent_unix_s"] < EARLIEST_UNIX_S) | (requests["sent_unix_s"] > LATEST_UNIX_S))
     blank("last_token_ms", requests["last_token_ms"] < requests["first_token_ms"])
     return invalid
 
@@ -188,13 +191,20 @@ def _compact(frame: pd.DataFrame, ids: pd.Index) -> tuple[np.ndarray, ...]:
     """A chunk of token rows as arrays: a request is its row number, -1 when requests.csv lacks it."""
     names = frame["request_id"].astype("category")
     rows = ids.get_indexer(names.cat.categories)
-    bad = ~np.isfinite(frame["arrival_ms"].to_numpy()) | frame["index"].isna().to_numpy()
-    codes = np.where(bad | (names.cat.codes == -1), -1, rows.take(names.cat.codes) if len(rows) else -1)
-    channel = pd.Categorical(frame["channel"], categories=list(schema.CHANNELS)).codes
+    index, arrival = frame["index"].to_numpy(), frame["arrival_ms"].to_numpy()
+    tokens = frame["tokens"].to_numpy()
+    good = (names.cat.codes.to_numpy() >= 0) & (arrival >= 0) & (arrival < MOST) & (index >= 0) & (index < MOST)
+    channels = frame["channel"].astype("category")
+    channel = pd.Index(schema.CHANNELS).get_indexer(channels.cat.categories)
     return (
-        codes.astype(np.int32),
-        frame["index"].fillna(-1).to_numpy().astype(np.int32),
-        frame["arrival_ms"].to_numpy(),
-        frame["tokens"].to_numpy().astype(np.float32),
-        channel.astype(np.int8),
+        _taken(rows, names.cat.codes.to_numpy(), good).astype(np.int32),
+        np.where(good, index, -1).astype(np.int32),
+        arrival,
+        np.where((tokens >= 0) & (tokens < MOST), tokens, np.nan).astype(np.float32),
+        _taken(channel, channels.cat.codes.to_numpy(), good).astype(np.int8),
     )
+
+
+def _taken(values: np.ndarray, codes: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """The value of each category code; -1 where the row is not good or has no category."""
+    return np.where(good & (codes >= 0), values.take(codes), -1) if len(values) else np.full(len(codes), -1)

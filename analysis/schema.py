@@ -26,7 +26,7 @@ EMPTY = "empty"  # a proper end, but nothing was generated
 CUT_OFF = "cut_off"  # ended by us: stop, Ctrl-C, end of the run
 OUTCOMES = (SUCCESS, FAILURE, EMPTY, CUT_OFF)
 
-# Values of `phase`: where in its level a request was sent. Only `measure` counts in a report.
+# Values of `phase`: where in its level a request was due (open loop) or sent. Only `measure` counts in a report.
 RAMP = "ramp"
 WARMUP = "warmup"
 MEASURE = "measure"
@@ -66,8 +66,8 @@ REQUEST_COLUMNS: tuple[Column, ...] = (
     Column("request_id", "str", "unique in the run: worker-number"),
     Column("worker", "int", "index of the worker that sent it"),
     Column("user", "int", "number of the Locust user on that worker"),
-    Column("level", "int", "number of the level in which it was sent, from 1; empty outside of any"),
-    Column("phase", "str", "phase of that level in which it was sent"),
+    Column("level", "int", "number of the level in which it was due, or else sent, from 1; empty outside of any"),
+    Column("phase", "str", "phase of that level in which it was due, or else sent"),
     # what was asked
     Column("api", "str", "chat, completions, responses, triton-grpc or triton-generate"),
     Column("model", "str", "model name in the request"),
@@ -119,8 +119,8 @@ TOKEN_COLUMNS: tuple[Column, ...] = (
 
 LEVEL_COLUMNS: tuple[Column, ...] = (
     Column("level", "int", "number of the level, from 1"),
-    Column("mode", "str", "concurrency (closed loop) or manual (users set by hand)"),
-    Column("requested", "float", "requested concurrency"),
+    Column("mode", "str", "concurrency (closed loop), rate, trace, batch, or manual (users set by hand)"),
+    Column("requested", "float", "concurrency; requests per second; speed of a trace; requests of a batch"),
     Column("users", "int", "users that ran when the measure phase began"),
     Column("workers", "int", "workers that ran when the measure phase began"),
     Column("ramp_start_unix_s", "float", "first user of the level asked for"),
@@ -129,6 +129,9 @@ LEVEL_COLUMNS: tuple[Column, ...] = (
     Column("measure_end_unix_s", "float", "to here"),
     Column("tail_end_unix_s", "float", "the last measured request has ended; the load was held until here"),
     Column("complete", "bool", "false when the run was stopped before the tail had ended"),
+    Column("planned", "int", "open loop: arrivals that were due in the measure phase"),
+    Column("dropped", "int", "of these: found no place among the requests in flight, and were not sent"),
+    Column("missed", "int", "of these: still waited for a place at the level's end, and were not sent"),
 )
 
 HEALTH_COLUMNS: tuple[Column, ...] = (
