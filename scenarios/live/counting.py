@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from analysis import schema
 from scenarios.live.buckets import pack
 from scenarios.recording.clock import Clock
-from scenarios.recording.recorder import ROW_COLUMNS, UNKNOWN_COUNT, Record
+from scenarios.recording.recorder import ROW_COLUMNS, UNKNOWN_COUNT, Record, placed_unix_s
 from scenarios.spec.scenario import SloSpec
 
 METRICS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
@@ -86,7 +86,7 @@ class LiveCounter:
         arrivals: Floats = np.frombuffer(record.arrivals)
         if row["outcome"] in (schema.SUCCESS, schema.CUT_OFF) and len(arrivals):
             self._add_tokens(row, arrivals, np.frombuffer(record.counts, dtype=np.intc))
-        level, phase = self._place(row["sent_unix_s"])
+        level, phase = self._place(placed_unix_s(row))
         name = _bounded(row["length_class"] or "", self._classes, MAX_CLASSES)
         group = self._groups.setdefault((level, phase == schema.MEASURE, name), _Group())
         self._add_outcome(group, row)

@@ -40,7 +40,7 @@ def add_tab(web_ui: WebUI, path: str) -> bool:
 
     def inject(response: Response) -> Response:
         if request.endpoint == "locust.index" and response.mimetype == "text/html":
-            response.set_data(response.get_data(as_text=True).replace("</body>", f"{script}</body>", 1))
+            response.set_data(_before_body_ends(response.get_data(as_text=True), script))
         return response
 
     app.after_request(inject)
@@ -80,7 +80,7 @@ def add_report_section(board: Callable[[], Board | None]) -> None:
         page = str(render(file, *arguments, **named))
         shown = board()
         if file == "report.html" and shown is not None:
-            page = page.replace("</body>", f"{section_html(shown, dark=named.get('theme') == 'dark')}</body>", 1)
+            page = _before_body_ends(page, section_html(shown, dark=named.get("theme") == "dark"))
         return page
 
     locust.html.render_template_from = render_with_section
@@ -100,6 +100,12 @@ def thin_history(stats: RequestStats) -> None:
     if len(history) > HISTORY_KEPT:
         half = len(history) // 2
         history[:half] = history[:half:2]
+
+
+def _before_body_ends(page: str, addition: str) -> str:
+    # the last one: scripts in the page may hold the text too
+    before, end, after = page.rpartition("</body>")
+    return f"{before}{addition}{end}{after}" if end else page
 
 
 def _known_version() -> bool:

@@ -37,9 +37,10 @@ def progress(watched: Watched, measured_ended: int) -> dict[str, Any]:
 
 def _planned(watched: Watched) -> int | None:
     """How many levels there will be; None where nobody knows yet."""
-    if watched.by_hand or watched.scenario.load.mode != "concurrency":
+    load = watched.scenario.load
+    if watched.by_hand or load.mode == "search":
         return None
-    return len(watched.scenario.load.levels)
+    return {"concurrency": len(load.levels), "rate": len(load.rates)}.get(load.mode, 1)
 
 
 def _phase_start(level: Level) -> float:

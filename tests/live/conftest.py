@@ -65,8 +65,9 @@ def web_locust(tmp_path_factory) -> Callable[..., AbstractContextManager[LiveLoc
         if base_path:
             line += ["--web-base-path", base_path]
         folder = tmp_path_factory.mktemp("locust")
-        with started(folder, line):
-            wait_for(lambda: _answers(url), limit_s=30)
+        with started(folder, line) as process:
+            wait_for(lambda: process.poll() is not None or _answers(url), limit_s=30)
+            assert process.poll() is None, output_of(folder)
             yield LiveLocust(url, folder)
 
     return start

@@ -85,7 +85,7 @@ def after_a_run(web_locust):
     with web_locust("--scenario", "demo", settings=RUN) as locust:
         assert locust.data() == {"run": None}
         assert status_of(locust.url + "/llm/report") == 404
-        assert locust.start(scenario="demo")["success"]
+        assert locust.start(scenario="demo", model=EVIL)["success"]  # an unknown model: all requests fail
         wait_for(locust.run_is_complete)
         yield locust
 
@@ -131,6 +131,18 @@ def test_texts_of_the_engine_are_shown_and_never_run(after_a_run, tab):
     assert EVIL in tab.locator("#workers").inner_text()
     assert tab.evaluate("window.pwned") is None
     assert tab.trouble == []
+
+
+@pytest.mark.browser
+def test_locusts_report_ends_with_a_section_of_escaped_texts(after_a_run, tab):
+    page = after_a_run.get("/stats/report").decode()
+    section = page.partition('<section id="llm">')[2].partition("</section>")[0]
+    assert EVIL not in section
+    assert EVIL.replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;") in section
+    assert "http_404" in section
+    tab.goto(after_a_run.url + "/stats/report")
+    tab.locator("#llm table").first.wait_for()
+    assert tab.evaluate("window.pwned") is None
 
 
 @pytest.mark.browser
