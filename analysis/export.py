@@ -101,7 +101,12 @@ def _columns() -> list[str]:
     slo = ["slo_attainment", "meets_slo", "goodput_requests_s"]
     lengths = ["input_tokens_requested", "input_tokens", "output_tokens_requested", "output_tokens"]
     stats = [f"{name.removesuffix('_ms')}_{part}" for name in LATENCIES for part in _stat_names()]
-    return head + counts + rates + slo + lengths + stats + ["failures"]
+    bounded = ["output_tok_s", "requests_s", "slo_attainment", "goodput_requests_s"]
+    bounded += [
+        f"{name}_{part}_ms" for name in ("ttft", "tpot", "e2e") for part in ("mean", *(f"p{p}" for p in PERCENTILES))
+    ]
+    intervals = [f"{name}_{end}" for name in bounded for end in ("low", "high")]  # 95 %
+    return head + counts + rates + slo + lengths + stats + intervals + ["failures"]
 
 
 def _stat_names() -> list[str]:
@@ -112,6 +117,8 @@ def _level_row(level: LevelSummary) -> dict[str, Any]:
     own = ("level", "requested", "achieved_concurrency", "window_s", "output_tok_s", "total_tok_s", "requests_s",
            "tok_s_per_user", "time_to_1000_tokens_ms", "slo_attainment", "meets_slo", "goodput_requests_s")  # fmt: skip
     row = {name: getattr(level, name) for name in own}
+    for name, interval in level.intervals.items():
+        row |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     return row | {"verdict": level.verdict.status} | _count_cells(level.counts) | _latency_cells(level.latencies)
 
 

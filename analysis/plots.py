@@ -46,20 +46,9 @@ def level_point(level: LevelSummary) -> dict[str, Any]:
         for values in [getattr(level.latencies, name)]
     }
     counts = {outcome: getattr(level.counts, outcome) for outcome in schema.OUTCOMES}
-    return (
-        stats
-        | counts
-        | {
-            "level": level.level,
-            "label": level.label,
-            "achieved": level.achieved_concurrency,
-            "output_tok_s": level.output_tok_s,
-            "tok_s_per_user": level.tok_s_per_user,
-            "slo_attainment": level.slo_attainment,
-            "meets_slo": level.meets_slo,
-            "verdict": level.verdict.status,
-        }
-    )
+    names = ("level", "label", "output_tok_s", "tok_s_per_user", "slo_attainment", "meets_slo")
+    intervals = {name: [interval.low, interval.high] for name, interval in level.intervals.items()}
+    return stats | counts | {name: getattr(level, name) for name in names} | {"intervals": intervals}
 
 
 def distributions(run: Run, mask: Mask, gaps: Gaps) -> Mapping[str, list[list[float]]]:

@@ -40,11 +40,25 @@
       return base(c, {
         xAxis: axis(c, t("concurrency"), { type: "category", data: data.levels.map((l) => l.label), boundaryGap: false }), yAxis: yAxis(c, "ms", { type: "value", min: 0, max: topOf(data.levels.map((l) => l[metric].p99), limit) }),
         tooltip: { ...base(c).tooltip, trigger: "axis", valueFormatter: (v) => ms(v) + " ms" },
-        series: Object.entries(styles).map(([part, [type, opacity]], i) => ({
+        series: [whiskers(c, metric, main), ...Object.entries(styles).map(([part, [type, opacity]], i) => ({
           name: part, type: "line", symbol: "circle", color: main, symbolSize: part === "p95" ? 7 : 4, lineStyle: { type, opacity, width: part === "p95" ? 2.5 : 1.8 }, itemStyle: { opacity },
           data: data.levels.map((l) => l[metric][part]), ...(i === 0 ? sloMarks(c, limit) : {}),
-        })),
+        }))],
       });
+    };
+  }
+
+  // 95 % intervals of the mean and the p95, where the level is long enough for them
+  function whiskers(c, metric, color) {
+    const short = metric.replace("_ms", "");
+    const data_ = data.levels.flatMap((l, x) => ["mean", "p95"].map((part) => l.intervals[`${short}_${part}_ms`]).filter(Boolean).map(([low, high]) => [x, low, high]));
+    return {
+      name: t("95 % interval"), type: "custom", color, silent: true, z: 1, tooltip: { show: false }, encode: { x: 0, y: [1, 2] }, data: data_,
+      renderItem: (params, api) => {
+        const low = api.coord([api.value(0), api.value(1)]), high = api.coord([api.value(0), api.value(2)]);
+        const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style: { stroke: color, lineWidth: 1.5, opacity: 0.7 } });
+        return { type: "group", children: [line(low[0], low[1], high[0], high[1]), line(low[0] - 4, low[1], low[0] + 4, low[1]), line(high[0] - 4, high[1], high[0] + 4, high[1])] };
+      },
     };
   }
 
