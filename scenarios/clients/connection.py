@@ -5,6 +5,7 @@ recvmsg, arrival, HTTP parser. The request's greenlet sleeps meanwhile. Idle con
 without any limit on their number: a limit would make requests wait and book the wait as latency.
 """
 
+import resource
 import ssl
 import time
 from _socket import MSG_PEEK
@@ -21,6 +22,9 @@ from scenarios.clients.response import Response
 
 _READ_BYTES = 65536
 _LIBEV_READ = 1
+
+# File descriptors for everything but the connections to the engine.
+_SPARE_FDS = 100
 
 # After an end mark the rest of the message is read away: so long while the request waits, so that the user's
 # next one finds the connection free, and so long behind its back, before the connection is closed instead.
@@ -85,9 +89,11 @@ class Connection:
                 timer.stop()
                 timer.close()
 
-    def read_now(self) -> None:
-        """One read outside of the event loop: has something arrived that nobody got round to?"""
+    def read_now(self) -> bool:
+        """One read outside of the event loop: a busy process must not take unread tokens for a silent server."""
+        reads = self.response.reads
         self._on_readable()
+        return self.response.reads > reads or self.response.closed
 
     def _on_readable(self) -> None:
         response = self.response
@@ -196,6 +202,8 @@ class Connection:
             return False
 
     def close(self) -> None:
+        if self._sock.fileno() < 0:
+            return
         self._stop_drain()
         self._io.stop()
         self._io.close()
@@ -232,3 +240,17 @@ class Pool:
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()
+
+
+def check_fd_limit(needed: int) -> None:
+    """Raise this process' soft limit where it is too low for `needed` connections. `ValueError` where that fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = needed + _SPARE_FDS
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise ValueError(
+            f"{needed} connections at once need {wanted} file descriptors, but this process may open {hard}: "
+            f"raise the limit (ulimit -n {wanted}) or use more workers"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

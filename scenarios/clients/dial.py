@@ -101,10 +101,18 @@ def dial(route: Route, context: ssl.SSLContext | None, timeout_s: float | None) 
             tls = TLS(context, route.host)
             tls.handshake(sock, route)
             return sock, tls
-    except BaseException:
+    except BaseException as error:
         if sock is not None:
             sock.close()
+        if isinstance(error, OSError):
+            raise _as_wire_error(error, f"cannot connect to {route}") from None
         raise
+
+
+def _as_wire_error(error: OSError, what: str) -> WireError:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return WireError("fd_limit", "no file descriptor left: raise the limit (ulimit -n) or use more workers")
+    return WireError("connect", f"{what}: {(error.strerror or str(error)).lower()}")
 
 
 def _connect(host: str, port: int) -> socket:
@@ -113,6 +121,8 @@ def _connect(host: str, port: int) -> socket:
         addresses = _resolve(host, port)
     except gaierror as error:
         raise WireError("connect", f"cannot resolve host {host!r}: {error.strerror}") from None
+    except UnicodeError:
+        raise WireError("connect", f"{host!r} is no host name") from None
     failure = "no address"
     for family, address in addresses:
         sock: socket | None = None
@@ -132,7 +142,7 @@ def _connect(host: str, port: int) -> socket:
             if sock is not None:
                 sock.close()
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise WireError("fd_limit", "no file descriptor left: raise `ulimit -n`") from None
+                raise
             failure = str(error)
         except BaseException:
             if sock is not None:
@@ -207,6 +217,8 @@ class TLS:
                 raise WireError("tls", f"certificate of {route} refused: {error.verify_message}") from None
             except ssl.SSLError as error:
                 raise WireError("tls", f"TLS handshake with {route} failed: {error.reason or error}") from None
+            except OSError as error:
+                raise WireError("tls", f"TLS handshake with {route} failed: {error.strerror or error}") from None
 
     def encrypt(self, data: bytes) -> bytes:
         self._object.write(data)

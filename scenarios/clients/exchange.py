@@ -75,12 +75,12 @@ class Exchange:
         self.connect_ms = 0.0
         self.reused = False
         self.stale_retries = 0
+        self.done = False  # the stream has ended; what may follow is the connection's business
         self.failure: tuple[str, str] | None = None
         self.response = Response()
         self.body = b""  # start of a body that is no event stream
         self._on_tokens = on_tokens
         self._inflate: zlib._Decompress | None = None
-        self._last_token_s = 0.0
 
     # ------------------------------------------------------------------ the way of a request
 
@@ -100,14 +100,16 @@ class Exchange:
                 self.reused = False
                 connection = self._connect(wire, route)
                 self._converse(connection, wire.timeouts, request)
+            self.done = True
+            connection.release(wire.pool)
         except BaseException:
-            self.end_s = time.perf_counter()
+            if not self.done:
+                self.end_s = time.perf_counter()
             connection.close()
             raise
         finally:
             stamps.COUNTERS.reads += self.response.reads
             stamps.COUNTERS.coalesced_reads += self.decoder.coalesced_reads if self.decoder else 0
-        connection.release(wire.pool)
 
     def _connect(self, wire: Wire, route: Route) -> Connection:
         start_s = time.perf_counter()
@@ -122,11 +124,8 @@ class Exchange:
         self.sent_s = sent_s = connection.send(request, response, timeouts.first_token_s)
         decoder = self.decoder
         while True:
-            limit_s, error_class, text = timeouts.next_limit(sent_s, self._arrivals_s)
-            connection.wait(limit_s)
-            late = not response.wake and limit_s is not None and time.perf_counter() >= limit_s
-            if late:
-                connection.read_now()  # a busy process must not take unread tokens for a silent server
+            connection.wait(self._look_at_s(timeouts, sent_s))
+            silent = not response.wake and not connection.read_now()
             self.consume()
             if decoder is not None and decoder.ended:
                 self.end_s = decoder.end_s
@@ -136,8 +135,17 @@ class Exchange:
                 if decoder is not None and not response.error:
                     decoder.finish(response.end_s)
                 return
-            if late and timeouts.next_limit(sent_s, self._arrivals_s)[0] == limit_s:
+            limit_s, error_class, text = timeouts.next_limit(sent_s, self._arrivals_s)
+            if silent and limit_s is not None and time.perf_counter() >= limit_s:
                 raise WireError(error_class, text)
+
+    def _look_at_s(self, timeouts: Timeouts, sent_s: float) -> float | None:
+        """When to look for a time-out next. Regular tokens wake nobody, so the first may be there unseen already."""
+        limit_s, _, _ = timeouts.next_limit(sent_s, self._arrivals_s)
+        if timeouts.gap_s is None or self._arrivals_s:
+            return limit_s
+        gap_end_s = time.perf_counter() + timeouts.gap_s
+        return gap_end_s if limit_s is None else min(limit_s, gap_end_s)
 
     @property
     def _arrivals_s(self) -> Sequence[float]:

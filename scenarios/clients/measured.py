@@ -47,12 +47,16 @@ class MeasuredCall:
         self._exchange = exchange = self._new_exchange()  # the clock starts here, not where it was prepared
         try:
             self._send(exchange)
+            self._finished = True
         except BaseException:
-            exchange.end_s = time.perf_counter()
+            self._finished = exchange.done  # killed while the connection was tidied up: nothing was cut off
+            if not exchange.done:
+                exchange.end_s = time.perf_counter()
             raise
-        if not self._streamed and 200 <= exchange.response.status < 300 and exchange.response.complete:
-            self._decoder.feed_message(exchange.body)
-        self._finished = True
+        finally:
+            response = exchange.response
+            if self._finished and not self._streamed and 200 <= response.status < 300 and response.complete:
+                self._decoder.feed_message(exchange.body)
 
     def _report_tokens(self) -> None:
         if self._on_token is not None and self._exchange.sent_s is not None:
