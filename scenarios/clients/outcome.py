@@ -5,6 +5,7 @@ event. An error under HTTP 200 is a failure, whatever tokens came before it.
 """
 
 import email.utils
+import math
 import re
 import time
 from datetime import UTC
@@ -124,9 +125,11 @@ def retry_after_s(value: str | None) -> float | None:
     if not value:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
         pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         date = email.utils.parsedate_to_datetime(value)
     except ValueError:
