@@ -37,8 +37,7 @@ class LLMUser(User):
 
     def on_start(self) -> None:
         """Take a number and start staggered: users of one spawn step must not send as one."""
-        assert session.current is not None, "users run only inside a run"
-        self.session = session.current
+        self.session = session.under_way()
         self.session.user_count += 1
         self.number = self.session.user_count
         self.plan = self.session.workload.for_user()

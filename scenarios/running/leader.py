@@ -165,6 +165,7 @@ class Leader:
         events = self._environment.events
         events.test_start.add_listener(lambda **_: self._on_test_start())
         events.spawning_complete.add_listener(lambda **_: self._on_spawning_complete())
+        events.test_stopping.add_listener(lambda **_: self._run and self._run.stop_starting())
         events.test_stop.add_listener(lambda **_: self._on_test_stop())
         events.quitting.add_listener(lambda **_: self._on_quitting())
         self._environment.shape_class = LevelsShape(self._tick)

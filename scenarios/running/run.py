@@ -19,7 +19,7 @@ from locust.runners import MasterRunner
 from analysis import schema
 from scenarios.pacing.levels import LevelControl
 from scenarios.pacing.rebalance import rebalance_if_due
-from scenarios.recording.clock import Clock
+from scenarios.recording.clock import Clock, now_s
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.run_dir import RunDir
 from scenarios.recording.timeline import Timeline
@@ -75,22 +75,32 @@ class Run:
         self.stopped_by = "user"
         self.ended = Event()
         self._runner = environment.runner
-        self._started_unix_s = time.time()
+        self._begin_s = now_s()
+        self._started_unix_s = clock.unix_s(self._begin_s)
         self._versions = {package: version(package) for package in RECORDED_PACKAGES}
         self._greenlets = [gevent.spawn(self.inbox.write_forever)]
+        self._walk: gevent.Greenlet | None = None
         self._write_run(ended=False)
 
     def begin(self) -> None:
         """Locust's test has started: walk through the levels."""
         logger.info("Run folder: %s", self.dir.path)
         walk = self.control.walk_by_hand if self.plan.by_hand else self.control.walk
-        self._greenlets.append(gevent.spawn(walk))
+        self._walk = gevent.spawn(walk)
         if isinstance(self._runner, MasterRunner):
             self._greenlets.append(gevent.spawn(self._call_roll_forever, self._runner))
 
+    def stop_starting(self) -> None:
+        """Nothing new is started from now on: a measured window ends here, not when the stop time-out is over."""
+        if self._walk:
+            self._walk.kill()
+        if self.timeline.phase == schema.MEASURE:
+            self.timeline.begin_phase(schema.TAIL, self._clock.now_unix_s())
+
     def end(self) -> None:
         """Locust's test has stopped: wait for the workers' last words, reconcile, close the files."""
-        gevent.killall(self._greenlets[1:])  # level control; the writer goes on
+        self.stop_starting()
+        gevent.killall(self._greenlets[1:])  # the roll call; the writer goes on
         if self.timeline.levels:
             self.timeline.end_level(self._clock.now_unix_s(), complete=False)
         if isinstance(self._runner, MasterRunner):
@@ -106,7 +116,7 @@ class Run:
 
     def age_s(self) -> float:
         """Seconds since the start."""
-        return time.time() - self._started_unix_s
+        return now_s() - self._begin_s
 
     @property
     def valid(self) -> bool:
@@ -167,7 +177,7 @@ class Run:
                 "name": plan.scenario.name,
                 "started_unix_s": self._started_unix_s,
                 "started": _iso(self._started_unix_s),
-                "ended_unix_s": time.time() if ended else None,
+                "ended_unix_s": self._clock.now_unix_s() if ended else None,
                 "finished": ended,
                 "stopped_by": self.stopped_by if ended else None,
                 "host": plan.host,

@@ -18,7 +18,7 @@ from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
 from scenarios.clients.local_tokenizer import CountingClient, load_counter
 from scenarios.live.counting import LiveCounter, Place
-from scenarios.recording.clock import Clock
+from scenarios.recording.clock import Clock, now_s
 from scenarios.recording.health import sample_forever
 from scenarios.recording.recorder import Record, Recorder
 from scenarios.running.open_files import lift_limit, streams_at_once
@@ -29,6 +29,7 @@ from scenarios.workload.planner import Workload
 logger = logging.getLogger(__name__)
 
 STATUS_INTERVAL_S = 0.25
+START_LIMIT_S = 10.0
 STATUSES_PER_LIVE = 4  # live figures are told once a second
 
 
@@ -137,6 +138,15 @@ class Session:
 
 current: Session | None = None
 """The session of the run that goes on in this process; None between runs and on a master."""
+
+
+def under_way() -> Session:
+    """The current session; users may be spawned a moment before their process has taken up the run."""
+    limit_s = now_s() + START_LIMIT_S
+    while current is None and now_s() < limit_s:
+        gevent.sleep(0.01)
+    assert current is not None, "users run only inside a run"
+    return current
 
 
 def start(session: Session) -> None:

@@ -10,7 +10,7 @@ import signal
 
 import gevent
 from locust.env import Environment
-from locust.runners import WorkerRunner
+from locust.runners import STATE_RUNNING, STATE_SPAWNING, WorkerRunner
 
 from scenarios.live.placing import listen_for_places
 from scenarios.live.stopping import listen_for_drain
@@ -50,6 +50,9 @@ class Worker:
             gevent.spawn(self._end_with_master, _LOADED_BY_PID)
         else:
             interrupts.for_main_only()
+        if self._runner.worker_state in (STATE_SPAWNING, STATE_RUNNING):
+            # a worker is connected before Locust's init: the master may have started a test already
+            self._on_test_start()
 
     def _on_test_start(self) -> None:
         self._await_delivery()

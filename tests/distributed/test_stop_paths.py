@@ -5,6 +5,7 @@ import signal
 import time
 import urllib.parse
 import urllib.request
+from collections import Counter
 
 import psutil
 import pytest
@@ -66,8 +67,8 @@ def test_every_way_to_stop_keeps_every_request_and_leaves_no_process(tmp_path, p
     assert finished.run["finished"] is True
     outcomes = {row["outcome"] for row in finished.rows("requests.csv")}
     assert outcomes <= {"success", "cut_off"}
-    # it was stopped in the middle of answers; a plan is over when the load is
-    assert "cut_off" in outcomes
+    if stopped_by == "user":  # in the middle of the first answers
+        assert "cut_off" in outcomes
     assert all(worker["final"] and not worker["lost"] for worker in finished.run["workers"])
 
 
@@ -89,6 +90,29 @@ def test_stop_in_the_web_ui_ends_the_run_and_another_one_may_follow(tmp_path):
             time.sleep(0.5)
             process.send_signal(signal.SIGTERM)
             finish(process, tmp_path, limit_s=20)
+
+
+@pytest.mark.parametrize(("grace_s", "expected"), [(0, {"success": 6, "cut_off": 6}), (10, {"success": 12})])
+def test_requests_in_flight_at_the_stop_are_cut_off_or_awaited_and_never_lost(tmp_path, grace_s, expected):
+    # answers of 2.5 s; the run is stopped in the middle of the second
+    answer = chat_stream(ttft_ms=100, gap_ms=100, tokens=25)
+    settings = {**PLAIN, "load.levels": "6", "load.measure_s": "60", "load.stop_timeout_s": str(grace_s)}
+    with engine(answer) as server:
+        line = command("--headless", "--processes", "2", "-H", server.url, *_own_master(), settings=settings)
+        with started(tmp_path, line) as process:
+            wait_for(lambda: len(calls(server)) == 12)
+            process.send_signal(signal.SIGTERM)
+            finished = finish(process, tmp_path)
+        assert_each_request_has_its_row(server, finished.run_dir)
+    rows = finished.rows("requests.csv")
+    assert Counter(row["outcome"] for row in rows) == expected
+    cut = [row for row in rows if row["outcome"] == "cut_off"]
+    tokens = Counter(row["request_id"] for row in finished.rows("tokens.csv"))
+    assert all(tokens[row["request_id"]] == int(row["token_events"]) < 25 for row in cut)
+    # the measured window ends with the stop, not with the grace
+    (level,) = finished.rows("levels.csv")
+    second = [float(row["sent_unix_s"]) for row in rows][-1]
+    assert float(level["measure_end_unix_s"]) - second < 2.0
 
 
 def _own_master():

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from analysis.figures import summarise
 from analysis.runs import load
@@ -128,6 +129,16 @@ def test_a_worker_that_joins_late_takes_its_share(tmp_path):
         assert_each_request_has_its_row(server, finished.run_dir)
         late = [row for row in finished.rows("requests.csv") if row["worker"] == "1"]
         assert {row["user"] for row in late} >= {"1", "2", "3"}
+
+
+def test_a_worker_that_the_master_starts_before_it_listens_takes_part_all_the_same(tmp_path):
+    launcher = str(Path(__file__).parents[1] / "support" / "slow_worker.py")
+    settings = {"load.levels": "4", "load.measure_s": "2"}
+    with engine(ANSWER) as server, swarm(tmp_path, server.url, workers=1, expect=2, settings=settings) as swarmed:
+        swarmed.add_worker(launcher)
+        finished = swarmed.finish()
+        assert_each_request_has_its_row(server, finished.run_dir)
+    assert {row["worker"] for row in finished.rows("requests.csv")} == {"0", "1"}
 
 
 def test_after_a_killed_master_its_workers_end_and_what_they_keep_is_recovered(tmp_path):

@@ -160,16 +160,20 @@ def worker_process(folder: Path, master_port: int, *launcher: str, master: str =
 
 @contextmanager
 def swarm(
-    folder: Path, url: str, *arguments: str, workers: int = 2, settings: dict[str, str] | None = None, **more: Any
+    folder: Path,
+    url: str,
+    *arguments: str,
+    workers: int = 2,
+    expect: int | None = None,
+    settings: dict[str, str] | None = None,
 ) -> Iterator[Swarm]:
-    """Start a master, headless unless told otherwise in `arguments`, and its workers."""
+    """Start a headless master and its workers; it waits for `expect` workers where some are added later."""
     port = free_port()
-    mode = () if any(word.startswith(("--web-", "--auto")) for word in arguments) else ("--headless",)
     bind = ["--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port)]
-    expect = ["--expect-workers", str(workers), "-H", url]
-    line = command(*mode, *bind, *expect, *arguments, settings={**PLAIN, **(settings or {})})
+    bind += ["--expect-workers", str(expect or workers), "-H", url]
+    line = command("--headless", *bind, *arguments, settings={**PLAIN, **(settings or {})})
     with ExitStack() as stack:
-        master = stack.enter_context(started(folder, line, **more))
+        master = stack.enter_context(started(folder, line))
         made = Swarm(folder, port, master, stack)
         for _ in range(workers):
             made.add_worker()
