@@ -165,7 +165,7 @@ class Leader:
         events = self._environment.events
         events.test_start.add_listener(lambda **_: self._on_test_start())
         events.spawning_complete.add_listener(lambda **_: self._on_spawning_complete())
-        events.test_stopping.add_listener(lambda **_: self._run and self._run.stop_starting())
+        events.test_stopping.add_listener(lambda **_: self._on_test_stopping())
         events.test_stop.add_listener(lambda **_: self._on_test_stop())
         events.quitting.add_listener(lambda **_: self._on_quitting())
         self._environment.shape_class = LevelsShape(self._tick)
@@ -211,6 +211,10 @@ class Leader:
     def _on_spawning_complete(self) -> None:
         if self._run:
             self._run.control.on_spawning_complete()
+
+    def _on_test_stopping(self) -> None:
+        if self._run:
+            self._run.stop_starting()
 
     def _on_test_stop(self) -> None:
         run = self._run
