@@ -9,11 +9,13 @@ from analysis.tables import RunError
 from analysis.verdict import Reason, Verdict, verdict
 
 CLOCK_UNCERTAINTY_MS = 10.0
+REPEATED_SHARE = 0.01
 
 
 def judge_run(run: Run, levels: Iterable[Verdict]) -> Verdict:
     """Verdict on the run: its own faults, and the worst of its levels."""
-    reasons = [*_records(run), *_locust(run), *_imported(run.info), *_workers(run.info), *_warm_up(run.info)]
+    reasons = [*_records(run), *_locust(run)]
+    reasons += [*_imported(run.info), *_workers(run.info), *_repeats(run.info), *_warm_up(run.info)]
     statuses = [level.status for level in levels]
     for status in ("client-bound", "suspect"):
         if count := statuses.count(status):
@@ -71,6 +73,17 @@ def _workers(info: Mapping[str, Any]) -> Iterable[Reason]:
     if unsure > CLOCK_UNCERTAINTY_MS:
         text = f"clocks of the workers are known to within {unsure:.0f} ms only"
         yield Reason("note", text, "windows are that unsure; durations are not touched")
+
+
+def _repeats(info: Mapping[str, Any]) -> Iterable[Reason]:
+    counts = [worker.get("workload") or {} for worker in info.get("workers") or []]
+    prompts = sum(count.get("prompts", 0) for count in counts)
+    share = sum(count.get("prompts_repeated", 0) for count in counts) / prompts if prompts else 0.0
+    if share > REPEATED_SHARE:
+        text = f"{share:.0%} of prompts had been sent before in this run"
+        yield Reason(
+            "suspect", text, "a prefix cache answers them faster; give it distinct prompts, or a longer dataset"
+        )
 
 
 def _warm_up(info: Mapping[str, Any]) -> Iterable[Reason]:

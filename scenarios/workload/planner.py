@@ -12,6 +12,7 @@ from scenarios.workload.calibration import UNCALIBRATED, Calibration, Learner
 from scenarios.workload.conversations import Conversation, Conversations
 from scenarios.workload.dataset import DatasetRequests
 from scenarios.workload.lengths import WeightedChoice
+from scenarios.workload.repeats import Repeats
 from scenarios.workload.request import with_model
 from scenarios.workload.synthetic import SyntheticRequests
 from scenarios.workload.traces import TraceRequests
@@ -28,6 +29,7 @@ class Workload:
         self, spec: WorkloadSpec, seed: int, worker: int, workers: int = 1, calibration: Calibration = UNCALIBRATED
     ) -> None:
         self._learner = Learner(calibration)
+        self._repeats = Repeats()
         self._models = list(spec.models)
         self._next_model = WeightedChoice(list(spec.models.values()), Random(f"{seed}/{worker}/models"))
         self._source: SyntheticRequests | DatasetRequests | TraceRequests
@@ -47,7 +49,9 @@ class Workload:
 
     def next_request(self, planned_s: float | None = None) -> LLMRequest:
         """The next request, planned for an instant if an open loop says so. WorkloadEnd when a file is used up."""
-        return replace(with_model(self._source.next(), self.next_model()), planned_s=planned_s)
+        request = self._source.next()
+        self._repeats.note(request.prompt)
+        return replace(with_model(request, self.next_model()), planned_s=planned_s)
 
     def next_model(self) -> str | None:
         """One of the scenario's model names by their weights; None where it is the run's only one."""
@@ -57,6 +61,7 @@ class Workload:
         """The next request of a trace, with the seconds from the start of the load at which it is due."""
         assert isinstance(self._source, TraceRequests), "only a trace tells when"
         due_s, request = self._source.next_timed()
+        self._repeats.note(request.prompt)
         return due_s, with_model(request, self.next_model())
 
     def learn(self, request: LLMRequest, input_tokens: int | None) -> None:
@@ -67,7 +72,7 @@ class Workload:
 
     def counts(self) -> dict[str, int]:
         """What was drawn or read, and what of it was cut, left out, bad or sent again."""
-        return self._source.counts()
+        return {**self._source.counts(), **self._repeats.counts()}
 
 
 class UserPlan:
