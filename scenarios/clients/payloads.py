@@ -5,7 +5,6 @@ Regular events take one pass of a typed JSON decoder that skips everything else.
 types and picked apart with care. What a chunk means for the request is `token_events`' business.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -128,7 +127,7 @@ def chat_chunks(array: bytes) -> list[Chunk]:
 def _tolerant_chunk(value: Any) -> Chunk:
     if not isinstance(value, dict):
         return Chunk()
-    chunk = Chunk(usage=_usage(value.get("usage")))
+    chunk = Chunk(usage=usage_of(value.get("usage")))
     error = value.get("error")
     if error:
         chunk.error_text = error_message(error) or msgspec.json.encode(error).decode()
@@ -138,21 +137,21 @@ def _tolerant_chunk(value: Any) -> Chunk:
     if isinstance(choices, list):
         chunk.choices = [_choice(choice) for choice in choices if isinstance(choice, dict)]
     elif "text" in value:  # bare {"text": …}, as native generate endpoints stream it
-        chunk.choices = [Choice(text=_text(value["text"]))]
-        meta = _object(value.get("meta_info"))
-        chunk.usage = chunk.usage or _usage(meta)
-        chunk.choices[0].finish_reason = _reason(meta.get("finish_reason"))
+        chunk.choices = [Choice(text=text_of(value["text"]))]
+        meta = object_of(value.get("meta_info"))
+        chunk.usage = chunk.usage or usage_of(meta)
+        chunk.choices[0].finish_reason = reason_of(meta.get("finish_reason"))
     return chunk
 
 
 def _choice(value: dict[str, Any]) -> Choice:
     token_ids = value.get("token_ids")
     return Choice(
-        index=_count(value.get("index")) or 0,
+        index=count_of(value.get("index")) or 0,
         delta=_delta(value.get("delta")),
-        text=_text(value.get("text")),
+        text=text_of(value.get("text")),
         message=_delta(value.get("message")),
-        finish_reason=_reason(value.get("finish_reason")),
+        finish_reason=reason_of(value.get("finish_reason")),
         token_ids=token_ids if isinstance(token_ids, list) else None,
     )
 
@@ -162,17 +161,17 @@ def _delta(value: Any) -> Delta | None:
         return None
     tool_calls = value.get("tool_calls")
     return Delta(
-        content=_text(value.get("content")),
-        reasoning=_text(value.get("reasoning")),
-        reasoning_content=_text(value.get("reasoning_content")),
-        refusal=_text(value.get("refusal")),
+        content=text_of(value.get("content")),
+        reasoning=text_of(value.get("reasoning")),
+        reasoning_content=text_of(value.get("reasoning_content")),
+        refusal=text_of(value.get("refusal")),
         tool_calls=[_tool_call(call) for call in tool_calls] if isinstance(tool_calls, list) else None,
         function_call=_function(value.get("function_call")),
     )
 
 
 def _tool_call(value: Any) -> ToolCall:
-    return ToolCall(function=_function(_object(value).get("function")))
+    return ToolCall(function=_function(object_of(value).get("function")))
 
 
 def _function(value: Any) -> Function | None:
@@ -181,136 +180,52 @@ def _function(value: Any) -> Function | None:
     arguments = value.get("arguments")
     if arguments and not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
-    return Function(name=_text(value.get("name")), arguments=arguments or None)
+    return Function(name=text_of(value.get("name")), arguments=arguments or None)
 
 
-def _text(value: Any) -> str | None:
+def text_of(value: Any) -> str | None:
     """Text of a string or of a list of parts such as {"type": "text", "text": …}."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "".join(filter(None, map(_text, value)))
+        return "".join(filter(None, map(text_of, value)))
     if isinstance(value, dict):
-        return _text(value.get("text"))
+        return text_of(value.get("text"))
     return None
 
 
-def _reason(value: Any) -> str | None:
+def reason_of(value: Any) -> str | None:
     if isinstance(value, dict):
         value = value.get("type")
     return value if isinstance(value, str) else None
 
 
-def _usage(value: Any) -> Usage | None:
+def usage_of(value: Any) -> Usage | None:
     """Token counts under the names of the chat API or of the Responses API."""
     if not isinstance(value, dict):
         return None
 
     def details(*keys: str) -> TokenDetails:
         found = next((d for key in keys if isinstance(d := value.get(key), dict)), {})
-        return TokenDetails(_count(found.get("cached_tokens")), _count(found.get("reasoning_tokens")))
+        return TokenDetails(count_of(found.get("cached_tokens")), count_of(found.get("reasoning_tokens")))
 
     return Usage(
-        _first_count(value, "prompt_tokens", "input_tokens"),
-        _first_count(value, "completion_tokens", "output_tokens"),
+        first_count(value, "prompt_tokens", "input_tokens"),
+        first_count(value, "completion_tokens", "output_tokens"),
         details("prompt_tokens_details", "input_tokens_details"),
         details("completion_tokens_details", "output_tokens_details"),
     )
 
 
-def _first_count(value: dict[str, Any], *keys: str) -> int | None:
-    return next((count for key in keys if (count := _count(value.get(key))) is not None), None)
+def first_count(value: dict[str, Any], *keys: str) -> int | None:
+    return next((count for key in keys if (count := count_of(value.get(key))) is not None), None)
 
 
-def _count(value: Any) -> int | None:
+def count_of(value: Any) -> int | None:
     if isinstance(value, str) and value.isdecimal():
         value = int(value[:12])
     return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else None
 
 
-def _object(value: Any) -> dict[str, Any]:
+def object_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-class _ResponsesEvent(msgspec.Struct, gc=False):
-    type: str | None = None
-    delta: str | None = None
-
-
-_decode_responses = msgspec.json.Decoder(_ResponsesEvent).decode
-
-# Only deltas are generated payload; the `.done` events repeat the same text in full.
-_RESPONSES_DELTAS: dict[str, Callable[[str], Delta]] = {
-    "response.output_text.delta": lambda text: Delta(content=text),
-    "response.reasoning_text.delta": lambda text: Delta(reasoning=text),
-    "response.reasoning.delta": lambda text: Delta(reasoning=text),
-    "response.reasoning_summary_text.delta": lambda text: Delta(reasoning=text),
-    "response.refusal.delta": lambda text: Delta(refusal=text),
-    "response.function_call_arguments.delta": lambda text: Delta(function_call=Function(arguments=text)),
-    "response.mcp_call_arguments.delta": lambda text: Delta(function_call=Function(arguments=text)),
-    "response.custom_tool_call_input.delta": lambda text: Delta(function_call=Function(arguments=text)),
-    "response.code_interpreter_call_code.delta": lambda text: Delta(function_call=Function(arguments=text)),
-}
-
-
-def responses_chunk(data: bytes) -> Chunk:
-    """An event of the Responses API."""
-    try:
-        event = _decode_responses(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        event = _ResponsesEvent()
-    if event.delta is not None and (delta := _RESPONSES_DELTAS.get(event.type or "")):
-        return Chunk(choices=[Choice(delta=delta(event.delta))])
-    value = _object(decode_any(data))
-    kind = value.get("type")
-    if kind == "error" or value.get("error"):
-        return Chunk(error_text=error_message(value.get("error") or value), end=True)
-    if kind not in ("response.completed", "response.incomplete", "response.failed"):
-        return Chunk()
-    response = _object(value.get("response"))
-    chunk = Chunk(usage=_usage(response.get("usage")), end=True)
-    if kind == "response.failed":
-        chunk.error_text = error_message(response.get("error")) or "response.failed"
-    reason = _object(response.get("incomplete_details")).get("reason") or kind.removeprefix("response.")
-    chunk.choices = [Choice(finish_reason=_reason(reason))]
-    return chunk
-
-
-class _TritonEvent(msgspec.Struct, gc=False):
-    text_output: str | None = None
-    num_output_tokens: int | None = None
-    num_input_tokens: int | None = None
-    finish_reason: str | None = None
-    error: Any = None
-
-
-_decode_triton = msgspec.json.Decoder(_TritonEvent).decode
-
-
-def triton_chunk(data: bytes) -> Chunk:
-    """An event of Triton's generate_stream; `num_output_tokens` counts the event, not the request."""
-    try:
-        event = _decode_triton(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _object(decode_any(data))
-        event = _TritonEvent(_text(value.get("text_output")), _first_count(value, "num_output_tokens"))
-        event.num_input_tokens = _first_count(value, "num_input_tokens")
-        event.error = value.get("error")
-    if event.error:
-        return Chunk(error_text=error_message(event.error))
-    reason = None if event.finish_reason == "None" else event.finish_reason
-    usage = Usage(prompt_tokens=event.num_input_tokens) if event.num_input_tokens is not None else None
-    choices = [Choice(text=event.text_output, finish_reason=reason)]
-    return Chunk(choices=choices, usage=usage, event_tokens=event.num_output_tokens)
-
-
-def responses_message(data: bytes) -> Chunk:
-    """The whole answer of a Responses API request that was not streamed."""
-    value = _object(decode_any(data))
-    chunk = Chunk(usage=_usage(value.get("usage")))
-    if value.get("error"):
-        chunk.error_text = error_message(value["error"])
-    items = value.get("output")
-    parts = [_text(_object(item).get("content")) for item in items] if isinstance(items, list) else []
-    chunk.choices = [Choice(text="".join(filter(None, parts)), finish_reason=_reason(value.get("status")))]
-    return chunk

@@ -7,35 +7,24 @@ arrivals are instants on the process' monotonic clock; what the request's outcom
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from analysis.schema import ANSWER, ESTIMATED, REASONING, REFUSAL, RUNNING_USAGE, TOOL_CALL, USAGE
-from scenarios.clients import payloads, sse
-from scenarios.clients.payloads import Choice, Chunk, Delta, Usage
+from analysis.schema import ANSWER, REASONING, REFUSAL, TOOL_CALL
+from scenarios.clients import other_payloads, payloads, sse
+from scenarios.clients.payloads import Choice, Chunk, Delta
+from scenarios.clients.usage import TokenCount, UsageCounter
 
 _PARSERS: dict[str, Callable[[bytes], Chunk]] = {
     "chat": payloads.chat_chunk,
     "completions": payloads.chat_chunk,
-    "responses": payloads.responses_chunk,
-    "triton-generate": payloads.triton_chunk,
-    "triton-grpc": payloads.triton_chunk,  # parsed from gRPC messages before; `take` gets them
+    "responses": other_payloads.responses_chunk,
+    "triton-generate": other_payloads.triton_chunk,
+    "triton-grpc": other_payloads.triton_chunk,  # parsed from gRPC messages before; `take` gets them
 }
 
 _FEW = 8  # pieces; below that the short cut for many does not pay
 
 # Reasons by which a server says in an orderly way that it failed.
 _FAILED_REASONS = ("error", "abort")
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCount:
-    """Output tokens of the request and how they are known; the prompt's counts where the server tells."""
-
-    output: int | None
-    source: str | None
-    input: int | None
-    cached: int | None
-    reasoning: int | None
 
 
 class StreamDecoder:
@@ -64,12 +53,7 @@ class StreamDecoder:
         self._seen: dict[tuple[int, str], str] = {}
         self._first_choice: int | None = None
         self._texts: list[str] = []
-        self._running: bool | None = None  # does the server send running usage? unknown before its first choice
-        self._running_counts: dict[int, int] = {}  # highest completion_tokens by choice index
-        self._usage_with_finish = False  # the last running usage came with a finish reason: it is final
-        self._final_counts: list[int] = []
-        self._finished_choices: set[int] = set()
-        self._usage: Usage | None = None
+        self._usage = UsageCounter(sums_events=api.startswith("triton"))
 
     @property
     def text(self) -> str:
@@ -129,20 +113,19 @@ class StreamDecoder:
     def feed_message(self, body: bytes) -> None:
         """The whole JSON body of an answer that was not streamed: text and counts, but no token events."""
         try:
-            chunk = payloads.chat_chunk(body) if self._api != "responses" else payloads.responses_message(body)
+            chunk = payloads.chat_chunk(body) if self._api != "responses" else other_payloads.responses_message(body)
         except payloads.NotJSON as error:
             self.malformed = f"the answer is not JSON: {error}"
             return
         self.events += 1
         self.error_text = chunk.error_text
-        self._usage = chunk.usage
         for choice in chunk.choices or ():
-            self._finished_choices.add(choice.index or 0)
+            self._usage.finished(choice)
             if self.finish_reason is None:
                 self.finish_reason = choice.finish_reason or "stop"
                 self._texts.append((choice.message.content if choice.message else choice.text) or "")
-        if chunk.usage and chunk.usage.completion_tokens is not None:
-            self._final_counts.append(chunk.usage.completion_tokens)
+        if chunk.usage is not None:
+            self._usage.final(chunk.usage)
 
     # ------------------------------------------------------------------ one event
 
@@ -175,7 +158,7 @@ class StreamDecoder:
         choices = chunk.choices
         if not choices:
             if chunk.usage is not None:
-                self._final_usage(chunk.usage)
+                self._usage.final(chunk.usage)
             return
         channel, text = self._payload(choices[0])
         for choice in choices[1:]:
@@ -184,8 +167,8 @@ class StreamDecoder:
                 channel, text = more, more_text
         tokens = _told_tokens(chunk)
         is_token = bool(channel or tokens)
-        if chunk.usage is not None or self._running is None:
-            grown = self._running_usage(chunk.usage, choices[0], is_token)
+        if chunk.usage is not None or self._usage.running is None:
+            grown = self._usage.grown(chunk.usage, choices[0], has_payload=is_token)
             if grown is not None:
                 is_token = grown > 0
                 tokens = grown or None
@@ -223,7 +206,7 @@ class StreamDecoder:
     def _token_event(self, channel: str, text: str, tokens: int | None, arrived_s: float) -> None:
         if channel == ANSWER and self.first_answer_s is None:
             self.first_answer_s = arrived_s
-            self._plain = self._running is False and not self._cumulative and self._parse is payloads.chat_chunk
+            self._plain = self._usage.running is False and not self._cumulative and self._parse is payloads.chat_chunk
         arrivals_s = self.arrivals_s
         if arrivals_s and arrivals_s[-1] == arrived_s and arrived_s != self._coalesced_s:
             self.coalesced_reads += 1
@@ -259,7 +242,7 @@ class StreamDecoder:
         return channel, text
 
     def _finish_choice(self, choice: Choice, arrived_s: float) -> None:
-        self._finished_choices.add(choice.index or 0)
+        self._usage.finished(choice)
         if self.finish_reason is None or not choice.index:
             self.finish_reason = choice.finish_reason
         if choice.finish_reason in _FAILED_REASONS:
@@ -273,63 +256,13 @@ class StreamDecoder:
         self.ended = True
         self.end_s = arrived_s
 
-    # ------------------------------------------------------------------ token counts
-
-    def _running_usage(self, usage: Usage | None, choice: Choice, has_payload: bool) -> int | None:
-        """By how many tokens running usage grew with this event; None where the payload decides."""
-        count = usage.completion_tokens if usage is not None else None
-        if self._running is None:
-            # Usage that comes only with the finish is final, not running: then text makes the token events.
-            self._running = count is not None and (has_payload or not choice.finish_reason)
-        if usage is not None and (count is not None or usage.prompt_tokens is not None):
-            self._usage = usage
-        if usage is None or count is None:
-            return None
-        index = choice.index or 0
-        known = self._running_counts.get(index, 0)
-        self._running_counts[index] = max(known, count)
-        self._usage_with_finish = bool(choice.finish_reason)
-        if not self._running or (has_payload and count == 0):
-            return None
-        return max(0, count - known)
-
-    def _final_usage(self, usage: Usage) -> None:
-        self._usage = usage
-        if usage.completion_tokens is not None:
-            self._final_counts.append(usage.completion_tokens)
-
     def token_count(self) -> TokenCount:
         """The server's final count, else its last running one, else the number of token events."""
-        output: int | None
-        output, source = len(self.arrivals_s), ESTIMATED
-        if self._final_counts:
-            per_choice = len(self._final_counts) == len(self._finished_choices) > 1
-            output, source = (sum if per_choice else max)(self._final_counts), USAGE
-        elif self._running_counts:
-            output = sum(self._running_counts.values())
-            complete = self._usage_with_finish and self._finished_choices.issuperset(self._running_counts)
-            source = USAGE if complete else RUNNING_USAGE
-        elif self._api.startswith("triton") and self.counts and None not in self.counts:
-            output, source = sum(filter(None, self.counts)), USAGE
-        usage = self._usage or Usage()
-        if output == 0 and source == ESTIMATED:
-            return TokenCount(None, None, usage.prompt_tokens, None, None)
-        prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-        return TokenCount(
-            output,
-            source,
-            usage.prompt_tokens,
-            prompt.cached_tokens if prompt else None,
-            completion.reasoning_tokens if completion else None,
-        )
+        return self._usage.count(self.counts)
 
     def event_counts(self) -> list[int | None]:
         """Tokens per token event, all unknown where they contradict the server's own sum."""
-        if len(self._running_counts) > 1 and None not in self.counts:
-            output = self.token_count().output
-            if sum(filter(None, self.counts)) != output:
-                return [None] * len(self.counts)
-        return self.counts
+        return self._usage.checked(self.counts)
 
 
 def _told_tokens(chunk: Chunk) -> int | None:

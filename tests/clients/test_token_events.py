@@ -190,3 +190,8 @@ def test_retry_after_in_seconds_or_as_a_date() -> None:
     assert retry_after_s("soon") is None
     assert retry_after_s("inf") is None
     assert retry_after_s(None) is None
+
+
+def test_running_usage_may_begin_after_the_role_event() -> None:
+    decoder = decoded(chat("", role="assistant"), chat("a", usage=1), chat("", usage=2))
+    assert (decoder.arrivals_s, decoder.counts) == ([2.0, 3.0], [1, 1])
