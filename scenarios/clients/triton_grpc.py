@@ -1,7 +1,6 @@
 """The client of Triton's gRPC API: decoupled models over ModelStreamInfer, by the definitions of all clients.
 
-Responses are taken by request id. The stream's end is the response with `triton_final_response`, else, where
-a server has no such mark, the end of its stream with status OK. Kernel stamps can't be had under gRPC.
+Kernel stamps can't be had under gRPC: see `scenarios.clients.grpc_streams` for what stands in for them.
 """
 
 import time
@@ -26,7 +25,8 @@ from scenarios.clients.grpc_streams import Lane, Lanes, Metadata, Stream, fault_
 from scenarios.clients.measured import decoded, report_tokens, without_token_times
 from scenarios.clients.token_events import StreamDecoder
 from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values, read_model, unknown_model
-from scenarios.clients.triton_tensors import MalformedResponse, Response, decode_response, encode_request
+from scenarios.clients.triton_responses import Responses
+from scenarios.clients.triton_tensors import encode_request
 
 API = "triton-grpc"
 DEFAULT_PORT = 8001
@@ -158,21 +158,17 @@ class TritonGrpcCall:
         self._on_token = on_token
         self._id = request.extra_headers.get("X-Request-Id") or f"request-{next(client.numbers)}"
         self._streamed = bool(request.extra_body.get("stream", True))
-        self._decoder = StreamDecoder(API, cumulative=client.cumulative, keep_event_texts=on_token is not None)
+        decoder = StreamDecoder(API, cumulative=client.cumulative, keep_event_texts=on_token is not None)
         self._wake = Event()
+        self._responses = Responses(self._id, decoder, self._wake.set)
         self._stream: Stream | None = None
         self._started_s = time.perf_counter()
         self._end_s: float | None = None
         self._failure: tuple[str, str] | None = None
         self._finished = False
-        self._has_end = False  # a proper end was seen
-        self._says_final: bool | None = None  # whether the server marks its last response; None: not known yet
-        self._foreign: dict[str, list[tuple[float, Response]]] | None = {}  # by other ids, until ours is seen
         self._reported = 0
         self._connect_ms = 0.0
         self._reused = False
-        self._responses = 0
-        self._bytes = 0
 
     def run(self) -> None:
         """Send the request and block until its stream has ended; faults of server and network are results."""
@@ -184,10 +180,10 @@ class TritonGrpcCall:
         except InvalidInputs as error:
             self._failure = ("invalid_inputs", str(error))
         finally:
-            self._end_s = self._end_s or time.perf_counter()
-            stamps.COUNTERS.reads += self._responses
+            self._end_s = self._responses.end_s or time.perf_counter()
+            stamps.COUNTERS.reads += self._responses.count
             if self._stream is not None:
-                if self._has_end or self._decoder.ended:
+                if self._responses.complete:
                     self._stream.let_end()
                 else:
                     self._stream.cancel()
@@ -217,89 +213,32 @@ class TritonGrpcCall:
                 self._connect_ms = (time.perf_counter() - begin_s) * 1000
 
     def _await_end(self, stream: Stream) -> None:
-        timeouts, arrivals_s = self._client.timeouts, self._decoder.arrivals_s
+        timeouts, arrivals_s = self._client.timeouts, self._responses.decoder.arrivals_s
         begin_s = time.perf_counter()
         while True:
             limit_s, error_class, text = timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)
             if not self._wake.wait(None if limit_s is None else max(0.0, limit_s - time.perf_counter())):
                 gevent.sleep(GRACE_S)  # a busy process must not take responses that wait for a silent server
             self._wake.clear()
-            if self._end_s is not None:
+            if self._responses.end_s is not None:
                 return
             if stream.end_s is not None:
-                self._judge_end(stream, stream.end_s)
+                self._responses.finish(stream.end_s, stream.fault)
                 return
             now_s = time.perf_counter()
             if limit_s is not None and now_s >= limit_s == timeouts.next_limit(stream.sent_s or begin_s, arrivals_s)[0]:
                 raise WireError(error_class, text)
 
-    def _judge_end(self, stream: Stream, end_s: float) -> None:
-        """The stream has ended without a response marked as the last."""
-        self._adopt()
-        self._end_s = self._end_s or end_s
-        if self._decoder.ended or self._decoder.malformed is not None:
-            return
-        if stream.fault is not None:
-            raise stream.fault
-        if self._says_final is False:
-            raise WireError("truncated_stream", "the stream ended without a response marked as the last one")
-        if not self._decoder.events:
-            raise WireError("no_events", "the stream ended without any response")
-        self._has_end = True
-
-    # ------------------------------------------------------------------ responses
-
     def _on_response(self, arrived_s: float, data: bytes) -> None:
-        self._responses += 1
-        self._bytes += len(data)
-        if self._end_s is not None:
-            return
-        try:
-            response = decode_response(data)
-        except MalformedResponse as error:
-            self._decoder.malformed = str(error)
-            self._end(arrived_s)
-            return
-        if self._foreign is not None and response.request_id not in ("", self._id):
-            self._foreign.setdefault(response.request_id, []).append((arrived_s, response))
-            if response.final and len(self._foreign) == 1:
-                self._adopt()
-            return
-        if response.request_id in ("", self._id):
-            self._foreign = None  # the server echoes ids: other ones are other requests'
-            self._take(arrived_s, response)
-
-    def _adopt(self) -> None:
-        """A server that never echoes ids: where one id is all there is in a stream of one request, it is ours."""
-        if self._foreign and len(self._foreign) == 1:
-            (responses,) = self._foreign.values()
-            self._foreign = None
-            for arrived_s, response in responses:
-                self._take(arrived_s, response)
-
-    def _take(self, arrived_s: float, response: Response) -> None:
-        if response.final is not None:
-            self._says_final = response.final
-        self._decoder.take(response.chunk, arrived_s)
+        self._responses.feed(arrived_s, data)
         if self._on_token is not None and self._stream is not None and self._stream.sent_s is not None:
-            self._reported = report_tokens(self._decoder, self._stream.sent_s, self._reported, self._on_token)
-        if len(self._decoder.arrivals_s) == 1:
-            self._wake.set()  # from here on the limit between tokens counts
-        if response.final:
-            self._has_end = True
-        if response.final or self._decoder.ended:
-            self._end(arrived_s)
-
-    def _end(self, arrived_s: float) -> None:
-        self._end_s = arrived_s
-        self._wake.set()
-
-    # ------------------------------------------------------------------ result
+            decoder = self._responses.decoder
+            self._reported = report_tokens(decoder, self._stream.sent_s, self._reported, self._on_token)
 
     def result(self) -> RequestResult:
         """What is known now."""
         verdict, error_class, error_text = self._judge()
-        stream, decoder = self._stream, self._decoder
+        stream, responses = self._stream, self._responses
         sent_s = stream.sent_s if stream is not None and stream.sent_s is not None else self._started_s
         end_s = self._end_s if self._end_s is not None else time.perf_counter()
         result = RequestResult(
@@ -313,15 +252,15 @@ class TritonGrpcCall:
             error_text=outcome.tidy(error_text, self._client.secret),
             connect_ms=self._connect_ms,
             connection_reused=self._reused,
-            stamp=STAMP_CALLBACK if self._responses else None,
-            reads=self._responses,
-            response_bytes=self._bytes,
-            **decoded(decoder, sent_s),
+            stamp=STAMP_CALLBACK if responses.count else None,
+            reads=responses.count,
+            response_bytes=responses.bytes,
+            **decoded(responses.decoder, sent_s),
         )
         return result if self._streamed else without_token_times(result)
 
     def _judge(self) -> outcome.Verdict:
-        decoder = self._decoder
+        decoder = self._responses.decoder
         if self._failure is not None:
             return (FAILURE, *self._failure)
         if not self._finished:

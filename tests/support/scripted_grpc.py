@@ -2,11 +2,12 @@
 
 `python -m tests.support.scripted_grpc [STREAMS_PER_CONNECTION]` prints its port, serves until standard input
 ends, then prints what it saw. A request's model names the case; a model `fixed-TTFT-GAP-TOKENS` (in ms) plays
-that. It runs on asyncio in a process of its own and shares no code with what it tests.
+that, and `dies` ends the server. It runs on asyncio in a process of its own and shares no code with what it tests.
 """
 
 import asyncio
 import json
+import os
 import struct
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ OUTPUTS = {
 
 
 def steps_of(model: str) -> list[list[Any]]:
+    if model == "dies":
+        return [[50, {"id": "1", "text": " t0"}], [400, {"dies": True}]]
     if model in CASES:
         return CASES[model]["script"]
     ttft_ms, gap_ms, tokens = (int(part) for part in model.split("-")[1:])
@@ -96,6 +99,8 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         for delay_ms, step in steps_of(model):
             due_s += delay_ms / 1000
             await asyncio.sleep(due_s - loop.time())
+            if step.get("dies"):
+                os._exit(1)
             if status := step.get("status"):
                 if status != "OK":
                     await context.abort(grpc.StatusCode[status], step["message"])
