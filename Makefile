@@ -17,7 +17,7 @@ BENCH   := bench/results
 BENCHES := $(wildcard bench/engine.py bench/client.py)
 say      = @printf '%s\n' "--> $(1)"
 
-.PHONY: help demo test check bench lock clean venv venv-dev engines browser
+.PHONY: help demo test test-engines check bench lock clean venv venv-dev engines browser
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
@@ -93,3 +93,8 @@ browser: ## install Debian's Chromium and Prometheus for the tests where that is
 
 engines: venv-dev ## install the real engines of tests/engines into .engines/
 	@tests/engines/install.sh $(PY) $(ENGINES)
+
+test-engines: engines ## measure a real vLLM on the CPU with our load test and with its own benchmark, side by side (3 GB)
+	@tests/engines/vllm/install.sh $(PY) $(ENGINES)/vllm
+	$(call say,ours and vllm bench serve against one vLLM)
+	@$(PY) tests/engines/vllm/side_by_side.py $(ENGINES)/vllm $(ENGINES)/light/model/hf

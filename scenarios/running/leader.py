@@ -65,6 +65,7 @@ class Leader:
         self._clock = Clock()
         self._engine: EmbeddedEngine | None = None
         self._engine_flags: tuple[str, ...] = ()
+        self._engine_urls: set[str] = set()  # those of earlier scenarios too
         self._plan: RunPlan | None = None
         self._run: Run | None = None
         self._listen()
@@ -122,6 +123,7 @@ class Leader:
         self._engine_flags = scenario.engine.practice
         self._engine = start_embedded_engine(self._engine_flags)
         self._environment.host = self._engine.url
+        self._engine_urls.add(self._engine.url)
         logger.info("No --host given: using the embedded practice engine at %s", self._engine.url)
 
     def _make_plan(self, scenario: Scenario, load: str, overrides: Sequence[str] = ()) -> RunPlan:
@@ -146,7 +148,9 @@ class Leader:
         try:
             source, overrides = start_form.filled_in(request.form, self._given_scenario)
             scenario = self._load(source, overrides)
-            self._environment.host = request.form.get("host") or self._environment.host
+            host = request.form.get("host") or self._environment.host
+            # a form may still hold the address of a practice engine that another scenario has replaced
+            self._environment.host = self._engine.url if self._engine and host in self._engine_urls else host
             self._ensure_engine(scenario)
             self._plan = self._make_plan(scenario, request.form.get("load", self._options.load), overrides)
         except (ScenarioError, NothingToSend, EngineUnreachable) as error:
@@ -199,6 +203,7 @@ class Leader:
 
     def _on_test_start(self) -> None:
         run = self._ensure_run()
+        self._environment.host = run.plan.host or None  # Locust has put back what stood in the form
         self._live.begin(self._watched(run))
         self._environment.stop_timeout = self._options.stop_timeout or run.plan.scenario.load.stop_timeout_s
         self._options.tokenswarm_run = asdict(run.info)  # Locust sends its options to the workers at the start
