@@ -20,7 +20,7 @@ say      = @printf '%s\n' "--> $(1)"
 .PHONY: help demo test test-engines check bench lock clean venv venv-dev engines browser
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-21s%s\n", $$1, $$2}'
 
 # ---------------------------------------------------------------- what people run
 
