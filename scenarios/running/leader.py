@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -48,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 BY_HAND = "manual"  # value of --load; the other one is "scenario"
 
+LAST_RUN_LIMIT_S = 60.0
+
 EXIT_USAGE = 2
 EXIT_INVALID = 3
 
@@ -68,6 +71,7 @@ class Leader:
         self._engine_urls: set[str] = set()  # those of earlier scenarios too
         self._plan: RunPlan | None = None
         self._run: Run | None = None
+        self._closing = False
         self._listen()
         interrupts.for_main_only()
         if self._headless:
@@ -143,7 +147,10 @@ class Leader:
 
     def _check_start_form(self) -> Response | None:
         """The web UI's start form: show faults in the form instead of starting."""
-        if request.method != "POST" or not request.path.endswith("/swarm") or self._run:
+        if request.method != "POST" or not request.path.endswith("/swarm"):
+            return None
+        self._await_last_run()
+        if self._run:
             return None
         try:
             source, overrides = start_form.filled_in(request.form, self._given_scenario)
@@ -156,6 +163,12 @@ class Leader:
         except (ScenarioError, NothingToSend, EngineUnreachable) as error:
             return jsonify({"success": False, "message": str(error), "host": self._environment.host})
         return None
+
+    def _await_last_run(self) -> None:
+        """Locust ignores a start while the run before is still being closed and reported."""
+        limit_s = time.monotonic() + LAST_RUN_LIMIT_S
+        while time.monotonic() < limit_s and (self._closing or (self._runner.shape_greenlet and not self._run)):
+            gevent.sleep(0.1)
 
     def _refuse(self, message: str, code: int) -> None:
         print(message, file=sys.stderr)
@@ -222,6 +235,13 @@ class Leader:
             self._run.stop_starting()
 
     def _on_test_stop(self) -> None:
+        self._closing = True
+        try:
+            self._close_run()
+        finally:
+            self._closing = False
+
+    def _close_run(self) -> None:
         run = self._run
         if run is None:
             return
