@@ -4,7 +4,6 @@ All cases run at once, each variant over one client, so that the whole table tak
 """
 
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,9 @@ CASES = {
 APIS = ("chat", "completions", "responses")
 
 Results = dict[str, tuple[RequestResult, float]]  # by case: what was measured, how late server and test were (ms)
+
+MAX_LATE_MS = 10.0
+MAX_ROUNDS = 6
 
 # name: framing (None: the case's own), keep-alive
 VARIANTS: dict[str, tuple[str | None, bool]] = {
@@ -43,35 +45,44 @@ def allowed(repro: dict[str, Any], variant: str) -> bool:
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def results(request: pytest.FixtureRequest) -> Iterator[Results]:
+def results(request: pytest.FixtureRequest) -> Results:
     framing, reuse = VARIANTS[request.param]
     cases = {name: repro for name, repro in CASES.items() if allowed(repro, request.param)}
     with ScriptedServer(lambda seen: from_case(cases[seen.json["model"]], framing)) as server:
         clients = {api: build_client(api=api, base_url=server.url, model="", reuse_connections=reuse) for api in APIS}
         on_token = (lambda _: None) if request.param == "live" else None
 
-        def measure(name: str, repro: dict[str, Any]) -> RequestResult:
-            client = clients[repro.get("dialect", "chat")]
+        def measure(name: str) -> None:
+            client = clients[cases[name].get("dialect", "chat")]
             call = client.call(LLMRequest(prompt="x", extra_body={"model": name}), on_token)
             call.run()
-            return call.result()
+            measured[name] = call.result()
 
-        jobs = {name: gevent.spawn(measure, name, repro) for name, repro in cases.items()}
-        own_late_ms = 0.0  # the end of a connection has no kernel stamp: it is seen when this process gets round to it
-        while not all(job.dead for job in jobs.values()):
-            before_s = time.perf_counter()
-            gevent.sleep(0.005)
-            own_late_ms = max(own_late_ms, (time.perf_counter() - before_s) * 1000 - 5)
-        gevent.joinall(jobs.values(), raise_error=True)
+        measured: dict[str, RequestResult] = {}
+        results: Results = {}
+        for _ in range(MAX_ROUNDS):  # a case that the machine was too busy to play as it is written is played again
+            jobs = [gevent.spawn(measure, name) for name in cases if results.get(name, (None, 1e9))[1] > MAX_LATE_MS]
+            own_late_ms = longest_wait_ms(jobs)
+            gevent.joinall(jobs, raise_error=True)
+            for seen in server.requests[-len(jobs) :] if jobs else ():
+                name = seen.json["model"]
+                # the server's clock starts when it has seen the request
+                late_ms = own_late_ms + seen.late_ms + (seen.at_s - measured[name].sent_s) * 1000
+                if name not in results or late_ms < results[name][1]:
+                    results[name] = measured[name], late_ms
         for client in clients.values():
             client.close()
-    late_ms = {seen.json["model"]: seen.late_ms for seen in server.requests}
-    # the server's clock starts when it has seen the request: on a busy machine that takes a while
-    seen_s = {seen.json["model"]: seen.at_s for seen in server.requests}
-    yield {
-        name: (job.value, own_late_ms + late_ms[name] + (seen_s[name] - job.value.sent_s) * 1000)
-        for name, job in jobs.items()
-    }
+    return results
+
+
+def longest_wait_ms(jobs: list[gevent.Greenlet]) -> float:
+    """How late this process was, at most, while the jobs ran: the end of a connection has no kernel stamp."""
+    longest_ms = 0.0
+    while not all(job.dead for job in jobs):
+        before_s = time.perf_counter()
+        gevent.sleep(0.005)
+        longest_ms = max(longest_ms, (time.perf_counter() - before_s) * 1000 - 5)
+    return longest_ms
 
 
 @pytest.mark.parametrize("name", CASES)
