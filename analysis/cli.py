@@ -214,7 +214,7 @@ def import_run(file: Path, form: str, out: Path) -> None:
 
 
 def _label(level: windows.Level) -> str:
-    return f"{level.requested:g}" if level.requested is not None else f"level {level.number}"
+    return windows.load_label(level.mode, level.requested, level.number)
 
 
 def _because(finding: checks.Finding) -> str:

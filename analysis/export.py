@@ -95,8 +95,8 @@ def md(text: str) -> str:
 
 
 def _columns() -> list[str]:
-    head = ["level", "requested", "length_class", "achieved_concurrency", "window_s", "verdict"]
-    counts = ["started", "success", "failure", "empty", "cut_off"]
+    head = ["level", "mode", "requested", "length_class", "achieved_concurrency", "window_s", "verdict"]
+    counts = ["planned", "dropped", "missed", "started", "success", "failure", "empty", "cut_off"]
     rates = ["output_tok_s", "total_tok_s", "requests_s", "tok_s_per_user", "time_to_1000_tokens_ms"]
     slo = ["slo_attainment", "meets_slo", "goodput_requests_s"]
     lengths = ["input_tokens_requested", "input_tokens", "output_tokens_requested", "output_tokens"]
@@ -114,7 +114,7 @@ def _stat_names() -> list[str]:
 
 
 def _level_row(level: LevelSummary) -> dict[str, Any]:
-    own = ("level", "requested", "achieved_concurrency", "window_s", "output_tok_s", "total_tok_s", "requests_s",
+    own = ("level", "mode", "requested", "planned", "dropped", "missed", "achieved_concurrency", "window_s", "output_tok_s", "total_tok_s", "requests_s",
            "tok_s_per_user", "time_to_1000_tokens_ms", "slo_attainment", "meets_slo", "goodput_requests_s")  # fmt: skip
     row = {name: getattr(level, name) for name in own}
     for name, interval in level.intervals.items():

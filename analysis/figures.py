@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import intervals, metrics, run_validity, schema, slo, steady, tails, tokens, validity, windows
+from analysis.client import client_health
 from analysis.intervals import Interval
 from analysis.metrics import Gaps, Stats
 from analysis.runs import Run
@@ -61,11 +62,12 @@ def answer(levels: tuple[LevelSummary, ...], best: LevelSummary | None, objectiv
         return "No request succeeded: there is nothing to measure but the errors."
     if objective is None:
         top = max(levels, key=lambda level: level.output_tok_s or 0)
-        return f"Highest throughput {top.output_tok_s or 0:,.0f} output tokens/s at concurrency {top.label}; no SLO was set."
+        return f"Highest throughput {top.output_tok_s or 0:,.0f} output tokens/s at {top.load}; no SLO was set."
     if best is None:
         return f"No level meets the SLO {objective.text()}."
     failed_below = [level.label for level in levels if not level.meets_slo and _load_of(level) < _load_of(best)]
-    text = f"Up to {best.label} concurrent requests under {objective.text()}: {best.output_tok_s or 0:,.0f} output tokens/s."
+    load = f"{best.label} concurrent requests" if best.mode == "concurrency" else best.load
+    text = f"Up to {load} under {objective.text()}: {best.output_tok_s or 0:,.0f} output tokens/s."
     return f"{text} (Missed at {', '.join(failed_below)}, which is lower: look there.)" if failed_below else text
 
 
@@ -85,20 +87,30 @@ def _level(
     achieved = windows.achieved_concurrency(run.requests, level.window)
     latencies = _latencies(run, mask, gaps)
     met = slo.meets(requests, objective) if objective else None
-    attainment = float(met.mean()) if met is not None and len(met) else None
+    # an arrival that was never sent is a miss like a failure
+    due = len(requests) + level.dropped + level.missed
+    attainment = float(met.sum() / due) if met is not None and due else None
     output, total = _token_rates(run.requests, flow, level.window)
     good = requests[requests["outcome"] == schema.SUCCESS]
     stall_ms = ((run.info.get("scenario") or {}).get("report") or {}).get("stall_ms") or tails.STALL_MS
-    part, tail = steady.find_steady(flow, level.window), tails.tails(run, mask, gaps, stall_ms)
+    part, tail = (
+        steady.find_steady(flow, level.window),
+        tails.tails(run, mask, gaps, stall_ms, level.dropped + level.missed),
+    )
+    client = client_health(run, level, requests)
     return LevelSummary(
         level=level.number,
         mode=level.mode,
         requested=level.requested,
         achieved_concurrency=achieved,
         users=level.users,
+        planned=level.planned,
+        dropped=level.dropped,
+        missed=level.missed,
         window=level.window,
         window_s=_known(level.window.seconds),
-        verdict=validity.judge_level(run, level, requests, achieved, output, part, tail.workers),
+        verdict=validity.judge_level(run, level, requests, achieved, client, output, part, tail.workers),
+        client=client,
         counts=_counts(requests),
         latencies=latencies,
         warmup_ttft_ms=_warmup_ttft_ms(run, level),

@@ -57,11 +57,15 @@ class Stats:
         return self.n >= ENOUGH[p]
 
 
-def percentile(ordered: Floats, p: float) -> float:
-    """Nearest rank: the element number ceil(p/100 * n) of the sorted values."""
+def rank(count: int, p: float) -> int:
+    """Nearest rank of a percentile among `count` sorted values: ceil(p/100 * n), from 1."""
     # round() first: 0.95 * 20 is a little above 19 in floating point and must not become 20
-    rank = math.ceil(round(p / 100 * len(ordered), 9))
-    return float(ordered[max(rank, 1) - 1])
+    return max(math.ceil(round(p / 100 * count, 9)), 1)
+
+
+def percentile(ordered: Floats, p: float) -> float:
+    """The element at the nearest rank of the sorted values."""
+    return float(ordered[rank(len(ordered), p) - 1])
 
 
 def stats(values: Iterable[float] | pd.Series | Floats) -> Stats:

@@ -43,7 +43,7 @@ def level_point(level: LevelSummary) -> dict[str, Any]:
     stats = {
         name: {part: getattr(values, part) for part in ("n", "mean", "p50", "p90", "p95", "p99")}
         for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
-        for values in [getattr(level.latencies, name)]
+        for values in [level.headline_ttft_ms if name == "ttft_ms" else getattr(level.latencies, name)]
     }
     counts = {outcome: getattr(level.counts, outcome) for outcome in schema.OUTCOMES}
     names = ("level", "label", "output_tok_s", "tok_s_per_user", "slo_attainment", "meets_slo")
@@ -183,7 +183,7 @@ def _phases(level: Level, start: float) -> list[list[Any]]:
         (schema.MEASURE, level.window.start_unix_s, level.window.end_unix_s),
         (schema.TAIL, level.window.end_unix_s, level.tail_end_unix_s),
     ]
-    label = f"{level.requested:g}" if level.requested is not None else str(level.number)
+    label = windows.load_label(level.mode, level.requested, level.number)
     return [[name, round(begin - start, 2), round(end - start, 2), label] for name, begin, end in bounds if end > begin]
 
 

@@ -63,13 +63,18 @@ def _verdict_text(what: str, verdict: Verdict) -> Text:
 
 
 def _load_table(summary: RunSummary) -> Table:
+    open_loop = any(level.planned is not None for level in summary.levels)
+    arrivals = ("planned", "dropped", "missed") if open_loop else ()
+    what = "Levels" if open_loop else "Levels (concurrency)"
     table = new_table(
-        "Levels (concurrency) and what became of their measured requests",
-        "level", "achieved", "started", "success", "failed", "empty", "cut off", "verdict",
+        f"{what} and what became of their measured requests",
+        "level", "in flight" if open_loop else "achieved", *arrivals,
+        "started", "success", "failed", "empty", "cut off", "verdict",
     )  # fmt: skip
     for level in summary.levels:
         counts = level.counts
         row = [level.label, number(level.achieved_concurrency)]
+        row += [number(level.planned, 0), str(level.dropped), str(level.missed)] if open_loop else []
         row += [str(n) for n in (counts.started, counts.success, counts.failure, counts.empty, counts.cut_off)]
         table.add_row(*row, Text(level.verdict.status, style=COLOURS[level.verdict.status]))
     return table

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
+from analysis.client import ClientHealth
 from analysis.intervals import Interval
 from analysis.metrics import Stats
 from analysis.slo import Slo
@@ -15,7 +16,7 @@ from analysis.steady import Steady
 from analysis.tails import Tails
 from analysis.tokens import TokenAudit
 from analysis.verdict import Verdict
-from analysis.windows import Window
+from analysis.windows import Window, load_label, load_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,13 @@ class LevelSummary:
     requested: float | None
     achieved_concurrency: float | None
     users: int | None
+    planned: int | None  # open loop: arrivals that were due; `dropped` and `missed` of them were not sent
+    dropped: int
+    missed: int
     window: Window
     window_s: float | None
     verdict: Verdict
+    client: ClientHealth  # how the load generator did meanwhile
     counts: Counts
     latencies: Latencies
     warmup_ttft_ms: Stats  # of the ramp and the warm-up, which count nowhere else
@@ -104,8 +109,19 @@ class LevelSummary:
 
     @property
     def label(self) -> str:
-        """How a reader names the level: its requested concurrency."""
-        return f"{self.requested:g}" if self.requested is not None else f"level {self.level}"
+        """How a table names the level: "8", or "5/s" in an open loop."""
+        return load_label(self.mode, self.requested, self.level)
+
+    @property
+    def load(self) -> str:
+        """How a sentence names it: "concurrency 8" or "5 requests/s"."""
+        return load_text(self.mode, self.requested, self.level)
+
+    @property
+    def headline_ttft_ms(self) -> Stats:
+        """TTFT as a user sees it: in an open loop from the plan, so that waiting in the client is not left out."""
+        from_plan = self.latencies.ttft_from_plan_ms
+        return from_plan if from_plan.n else self.latencies.ttft_ms
 
 
 @dataclass(frozen=True, slots=True)

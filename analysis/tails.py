@@ -42,8 +42,8 @@ class Tails:
     workers: tuple[WorkerSummary, ...]
 
 
-def tails(run: Run, mask: Mask, gaps: Gaps, stall_ms: float = STALL_MS) -> Tails:
-    """Tails of the requests in `mask`; `gaps` are those of the successful ones."""
+def tails(run: Run, mask: Mask, gaps: Gaps, stall_ms: float = STALL_MS, unsent: int = 0) -> Tails:
+    """Tails of the requests in `mask`; `gaps` are those of the successful ones, `unsent` arrivals were due as well."""
     requests = run.requests[mask]
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
     output = run.requests["output_tokens"].to_numpy()[good]
@@ -53,8 +53,8 @@ def tails(run: Run, mask: Mask, gaps: Gaps, stall_ms: float = STALL_MS) -> Tails
         stalls_per_1k_tokens=1000 * float((gaps.ms > stall_ms).sum() / np.nansum(output))
         if np.nansum(output)
         else None,
-        ttft_adjusted_ms=adjusted(requests, metrics.ttft_ms(requests)),
-        e2e_adjusted_ms=adjusted(requests, metrics.e2e_ms(requests)),
+        ttft_adjusted_ms=adjusted(requests, metrics.ttft_ms(requests), unsent),
+        e2e_adjusted_ms=adjusted(requests, metrics.e2e_ms(requests), unsent),
         fairness=jain(np.asarray(metrics.decode_tok_s(run.requests[good]))),
         workers=workers(requests),
     )
@@ -69,17 +69,19 @@ def longest_gaps(gaps: Floats, code: np.ndarray) -> Floats:
     return longest
 
 
-def adjusted(requests: pd.DataFrame, values: pd.Series) -> dict[str, float]:
+def adjusted(requests: pd.DataFrame, values: pd.Series, unsent: int = 0) -> dict[str, float]:
     """Percentiles over all started requests where every one that never came that far takes for ever.
 
     A first token that was seen counts although the request was cut off later: leaving it out would favour the quick.
     """
-    if not len(requests):
+    if not len(requests) + unsent:
         return {}
     outcomes = [schema.SUCCESS, schema.CUT_OFF] if values.name == "first_token_ms" else [schema.SUCCESS]
     reached = requests["outcome"].isin(outcomes) & values.notna()
-    ordered = np.sort(np.where(reached, values, math.inf).astype(np.float64))
-    return {f"p{p}": metrics.percentile(ordered, p) for p in PERCENTILES}
+    ordered = np.sort(values[reached].to_numpy(dtype=np.float64))
+    count = len(requests) + unsent
+    ranks = {p: metrics.rank(count, p) for p in PERCENTILES}
+    return {f"p{p}": float(ordered[rank - 1]) if rank <= len(ordered) else math.inf for p, rank in ranks.items()}
 
 
 def jain(values: Floats) -> float | None:

@@ -3,11 +3,13 @@
 Checks of the whole run are in `analysis.run_validity`.
 """
 
+import math
 from collections.abc import Iterable
 
 import pandas as pd
 
 from analysis import metrics, schema
+from analysis.client import DISPATCH_MS, LATE_MS, ClientHealth
 from analysis.runs import Run
 from analysis.steady import Steady
 from analysis.tails import WorkerSummary
@@ -16,7 +18,7 @@ from analysis.windows import Level
 
 ACHIEVED_SHARE = 0.95  # of the requested concurrency
 CPU_SUSPECT, CPU_BOUND = 75.0, 90.0  # percent of one core: one process is one Python thread
-LAG_MS, LAG_SHARE = 50.0, 0.05  # a worker-second with more lag is a late one; more than this share is too many
+LATE_SHARE = 0.05  # of worker-seconds
 LAG_PEAK_MS = 200.0
 COALESCED_SHARE = 0.2
 FAILED_SHARE = 0.05
@@ -25,8 +27,10 @@ BURST_SHARE = 0.05
 CACHED_SHARE = 0.01
 LENGTH_SHARE = 0.02
 NEW_CONNECTION_SHARE = 0.1
-DISPATCH_MS, DISPATCH_SHARE = 20.0, 0.05  # starts later than planned by this much; more than this share is too many
+DISPATCH_SHARE = 0.05
 STEADY_RATE_SHARE = 0.05
+UNSENT_SHARE = 0.01
+RATE_SHARE = 0.05
 
 
 def judge_level(
@@ -34,21 +38,21 @@ def judge_level(
     level: Level,
     requests: pd.DataFrame,
     achieved: float | None,
+    client: ClientHealth,
     output_tok_s: float | None = None,
     steady: Steady | None = None,
     workers: Iterable[WorkerSummary] = (),
 ) -> Verdict:
-    """Verdict on one level from its measured requests and the workers' health in its window."""
+    """Verdict on one level from its measured requests and how its client did."""
     good = requests[requests["outcome"] == schema.SUCCESS]
     workload = (run.info.get("scenario") or {}).get("workload") or {}
     return verdict(
         [
-            *_load(level, achieved),
-            *_dispatch(requests),
+            *_load(level, requests, achieved),
+            *_client(client),
             *_steady(steady, output_tok_s),
             *_differing(workers),
             *_outcomes(requests, good),
-            *_client(run, level, requests),
             *_tokens(good, bool(workload.get("ignore_eos"))),
             *_prompts(good),
             *_enough(good),
@@ -56,7 +60,7 @@ def judge_level(
     )
 
 
-def _load(level: Level, achieved: float | None) -> Iterable[Reason]:
+def _load(level: Level, requests: pd.DataFrame, achieved: float | None) -> Iterable[Reason]:
     if achieved is None:
         yield Reason("suspect", "the measure phase never began", "let the run reach its measure phase")
     elif level.requested and level.mode == "concurrency" and achieved < ACHIEVED_SHARE * level.requested:
@@ -65,6 +69,7 @@ def _load(level: Level, achieved: float | None) -> Iterable[Reason]:
             f"concurrency {level.requested:g} requested, {achieved:.1f} achieved",
             "look for failures, waiting between requests or a measure phase shorter than one request",
         )
+    yield from _arrivals(level, requests)
     if not level.complete:
         yield Reason("suspect", "stopped before the last measured request had ended", "let the level run to its end")
     if level.derived:
@@ -73,18 +78,39 @@ def _load(level: Level, achieved: float | None) -> Iterable[Reason]:
         )
 
 
-def _dispatch(requests: pd.DataFrame) -> Iterable[Reason]:
-    late = metrics.queue_ms(requests).dropna()
-    share = float((late > DISPATCH_MS).mean()) if len(late) else 0.0
-    if share > DISPATCH_SHARE:
-        text = (
-            f"{share:.0%} of requests started more than {DISPATCH_MS:g} ms after their plan (up to {late.max():.0f} ms)"
-        )
+def _arrivals(level: Level, requests: pd.DataFrame) -> Iterable[Reason]:
+    """Open loop: was every arrival sent, and at the rate that was asked for?"""
+    unsent = level.dropped + level.missed
+    if unsent and unsent > UNSENT_SHARE * (len(requests) + unsent):
+        text = f"{unsent} of {len(requests) + unsent} arrivals were not sent: {level.dropped} dropped, {level.missed} missed"
+        yield Reason("suspect", text, "allow more requests in flight; the engine does not keep up with this load")
+    if level.mode == "rate" and level.requested and level.window.seconds > 0:
+        rate = (len(requests) + unsent) / level.window.seconds
+        due = level.requested * level.window.seconds
+        # a Poisson count wavers by its square root
+        if abs(rate / level.requested - 1) > max(RATE_SHARE, 4 / math.sqrt(due)):
+            text = f"{level.requested:g} requests/s asked for, {rate:.4g} arrived"
+            yield Reason("suspect", text, "use more workers; look whether the schedule was held")
+
+
+def _client(client: ClientHealth) -> Iterable[Reason]:
+    cpu, late, lag = client.busiest_cpu_percent, client.late_seconds_share or 0.0, client.hub_lag_max_ms or 0.0
+    if cpu is not None and cpu >= CPU_SUSPECT:
+        severity: Severity = "client-bound" if cpu >= CPU_BOUND else "suspect"
+        yield Reason(severity, f"a worker used {cpu:.0f} % of its core", "use more workers (--processes, or machines)")
+    if late > LATE_SHARE or lag > LAG_PEAK_MS:
+        severity = "client-bound" if late > LATE_SHARE else "suspect"
+        text = f"workers' event loops were up to {lag:.0f} ms late ({late:.0%} of seconds over {LATE_MS:g} ms)"
+        yield Reason(severity, text, "use more workers; take other programs off the load machine")
+    if (share := client.dispatch_late_share or 0.0) > DISPATCH_SHARE:
+        most = client.dispatch_lag_max_ms or 0.0
+        text = f"{share:.0%} of requests started more than {DISPATCH_MS:g} ms after their plan (up to {most:.0f} ms)"
         yield Reason("client-bound", text, "use more workers, or allow more requests in flight")
-    new = requests["connection_reused"].dropna()
-    fresh = float((~new.astype(bool)).mean()) if len(new) else 0.0
-    if fresh > NEW_CONNECTION_SHARE:
-        text = f"{fresh:.0%} of requests opened a connection of their own"
+    if (share := client.coalesced_share or 0.0) > COALESCED_SHARE:
+        text = f"{share:.0%} of reads held several segments under one stamp"
+        yield Reason("suspect", text, "gaps between tokens are coarse: use more workers")
+    if (share := client.new_connection_share or 0.0) > NEW_CONNECTION_SHARE:
+        text = f"{share:.0%} of requests opened a connection of their own"
         yield Reason("note", text, "the server may close idle connections; connecting is not part of TTFT here")
 
 
@@ -115,27 +141,6 @@ def _outcomes(requests: pd.DataFrame, good: pd.DataFrame) -> Iterable[Reason]:
     if lost >= FAILED_SHARE:
         text = f"{lost:.1%} of requests gave no complete answer; latencies are those of the rest"
         yield Reason("suspect", text, "see the errors; lower the load or raise the limits of the engine")
-
-
-def _client(run: Run, level: Level, requests: pd.DataFrame) -> Iterable[Reason]:
-    inside = run.health[level.window.holds(run.health["unix_s"].to_numpy())]
-    if len(inside):
-        cpu = inside.groupby("worker")["cpu_percent"].mean().max()
-        if cpu >= CPU_SUSPECT:
-            severity: Severity = "client-bound" if cpu >= CPU_BOUND else "suspect"
-            yield Reason(
-                severity, f"a worker used {cpu:.0f} % of its core", "use more workers (--processes, or machines)"
-            )
-        lag = inside["hub_lag_ms"].dropna()
-        late = float((lag > LAG_MS).mean()) if len(lag) else 0.0
-        if late > LAG_SHARE or (len(lag) and lag.max() > LAG_PEAK_MS):
-            severity = "client-bound" if late > LAG_SHARE else "suspect"
-            text = f"workers' event loops were up to {lag.max():.0f} ms late ({late:.0%} of seconds over {LAG_MS:g} ms)"
-            yield Reason(severity, text, "use more workers; take other programs off the load machine")
-    reads, coalesced = requests["reads"].sum(), requests["coalesced_reads"].sum()
-    if reads and coalesced / reads > COALESCED_SHARE:
-        text = f"{coalesced / reads:.0%} of reads held several segments under one stamp"
-        yield Reason("suspect", text, "gaps between tokens are coarse: use more workers")
 
 
 def _tokens(good: pd.DataFrame, ignore_eos: bool) -> Iterable[Reason]:

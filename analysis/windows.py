@@ -48,12 +48,28 @@ class Level:
     requested: float | None
     users: int | None
     workers: int | None
+    planned: int | None  # open loop: arrivals that were due, and what became of those that were not sent
+    dropped: int
+    missed: int
     window: Window
     ramp_start_unix_s: float
     warmup_start_unix_s: float
     tail_end_unix_s: float
     complete: bool
     derived: bool  # levels.csv lacks it: the window is what the measured requests span
+
+
+def load_text(mode: str, requested: float | None, number: int) -> str:
+    """The load of a level in words: "concurrency 8", "5 requests/s", ..."""
+    if requested is None:
+        return f"level {number}"
+    texts = {"rate": "{:g} requests/s", "trace": "trace ×{:g}", "batch": "batch of {:g}"}
+    return texts.get(mode, "concurrency {:g}").format(requested)
+
+
+def load_label(mode: str, requested: float | None, number: int) -> str:
+    """The same for a table: "8", "5/s", ..."""
+    return load_text(mode, requested, number).removeprefix("concurrency ").replace(" requests/s", "/s")
 
 
 def levels(run: Run) -> list[Level]:
@@ -177,6 +193,9 @@ def _level(row: Mapping[Hashable, Any]) -> Level | None:
         requested=_or_none(row["requested"]),
         users=_int_or_none(row["users"]),
         workers=_int_or_none(row["workers"]),
+        planned=_int_or_none(row["planned"]),
+        dropped=_int_or_none(row["dropped"]) or 0,
+        missed=_int_or_none(row["missed"]) or 0,
         window=Window(_float(row["measure_start_unix_s"]), _float(row["measure_end_unix_s"])),
         ramp_start_unix_s=_float(row["ramp_start_unix_s"]),
         warmup_start_unix_s=_float(row["warmup_start_unix_s"]),
@@ -194,7 +213,20 @@ def _derived(requests: pd.DataFrame, number: int | None) -> Level:
     end = float(np.nanmax(ended_unix_s(mine))) if mine["sent_unix_s"].notna().any() else math.nan
     nan = math.nan
     return Level(
-        number or 1, "concurrency", None, None, None, Window(start, end), nan, nan, end, complete=True, derived=True
+        number or 1,
+        "concurrency",
+        None,
+        None,
+        None,
+        None,
+        0,
+        0,
+        Window(start, end),
+        nan,
+        nan,
+        end,
+        complete=True,
+        derived=True,
     )
 
 

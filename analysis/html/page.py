@@ -26,7 +26,12 @@ def write_page(run: Run, summary: RunSummary, path: Path, language: str = "en") 
 
 def render_page(run: Run, summary: RunSummary, language: str = "en") -> str:
     """The report page of a run as text."""
-    data = plots.charts(run, summary) | {"slo": _slo(summary), "best": summary.best_level, "chunked": summary.chunked}
+    data = plots.charts(run, summary) | {
+        "slo": _slo(summary),
+        "best": summary.best_level,
+        "chunked": summary.chunked,
+        "load": _load_name(summary.levels),
+    }
     return _render(
         "report",
         language,
@@ -99,6 +104,16 @@ def _headline_level(summary: RunSummary) -> LevelSummary | None:
     best = [level for level in summary.levels if level.level == summary.best_level]
     answered = [level for level in summary.levels if level.counts.success]
     return best[0] if best else max(answered, key=lambda level: level.output_tok_s or 0, default=None)
+
+
+def _load_name(levels: Sequence[LevelSummary]) -> str:
+    """What the axis of levels is."""
+    modes = {level.mode for level in levels}
+    return (
+        {"rate": "requests/s", "trace": "speed", "batch": "batch"}.get(modes.pop(), "concurrency")
+        if len(modes) == 1
+        else "level"
+    )
 
 
 def _environment(info: dict[str, Any]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@
     });
     return base(c, {
       xAxis: axis(c, t("output tokens/s"), { type: "value", min: 0 }), yAxis: yAxis(c, "ms", { type: "value", min: 0, max: topOf(data.levels.map((l) => l[metric][tail]), limit) }),
-      tooltip: { ...base(c).tooltip, formatter: (p) => `<b>${t("concurrency")} ${text(p.data.level.label)}</b><br>${text(p.seriesName)} ${ms(p.value[1])} ms<br>${num(p.value[0])} ${t("output tokens/s")}<br>${t("SLO met")} ${p.data.level.slo_attainment == null ? "–" : num(p.data.level.slo_attainment * 100, 1) + " %"}` },
+      tooltip: { ...base(c).tooltip, formatter: (p) => `<b>${t(data.load)} ${text(p.data.level.label)}</b><br>${text(p.seriesName)} ${ms(p.value[1])} ms<br>${num(p.value[0])} ${t("output tokens/s")}<br>${t("SLO met")} ${p.data.level.slo_attainment == null ? "–" : num(p.data.level.slo_attainment * 100, 1) + " %"}` },
       series: [{ ...line(tail, c.accent, 2.5), ...sloMarks(c, limit) }, line("p50", c.faint, 1.5)],
     });
   }
@@ -24,7 +24,7 @@
     const points = data.levels.filter((l) => l.tok_s_per_user != null && l.output_tok_s != null);
     return base(c, {
       legend: { show: false }, xAxis: axis(c, t("tokens/s per user"), { type: "value", min: 0 }), yAxis: yAxis(c, t("output tokens/s"), { type: "value", min: 0 }),
-      tooltip: { ...base(c).tooltip, formatter: (p) => `<b>${t("concurrency")} ${text(p.data.level.label)}</b><br>${num(p.value[1])} ${t("output tokens/s")}<br>${num(p.value[0], 1)} ${t("tokens/s per user")}` },
+      tooltip: { ...base(c).tooltip, formatter: (p) => `<b>${t(data.load)} ${text(p.data.level.label)}</b><br>${num(p.value[1])} ${t("output tokens/s")}<br>${num(p.value[0], 1)} ${t("tokens/s per user")}` },
       series: [{
         name: "levels", type: "line", symbol: "circle", color: c.accent, symbolSize: 10, lineStyle: { width: 2.5 },
         data: points.map((l) => ({ value: [l.tok_s_per_user, l.output_tok_s], level: l, itemStyle: data.slo ? { color: l.meets_slo ? c.good : c.bad } : {} })),
@@ -38,7 +38,7 @@
       const main = c[metric.slice(0, 4)] || c.accent, limit = limitOf(metric);
       const styles = { p99: ["dotted", 0.55], p95: ["solid", 1], p50: ["solid", 0.55], mean: ["dashed", 0.8] };
       return base(c, {
-        xAxis: axis(c, t("concurrency"), { type: "category", data: data.levels.map((l) => l.label), boundaryGap: false }), yAxis: yAxis(c, "ms", { type: "value", min: 0, max: topOf(data.levels.map((l) => l[metric].p99), limit) }),
+        xAxis: axis(c, t(data.load), { type: "category", data: data.levels.map((l) => l.label), boundaryGap: false }), yAxis: yAxis(c, "ms", { type: "value", min: 0, max: topOf(data.levels.map((l) => l[metric].p99), limit) }),
         tooltip: { ...base(c).tooltip, trigger: "axis", valueFormatter: (v) => ms(v) + " ms" },
         series: [whiskers(c, metric, main), ...Object.entries(styles).map(([part, [type, opacity]], i) => ({
           name: part, type: "line", symbol: "circle", color: main, symbolSize: part === "p95" ? 7 : 4, lineStyle: { type, opacity, width: part === "p95" ? 2.5 : 1.8 }, itemStyle: { opacity },
@@ -68,7 +68,7 @@
     return base(c, {
       xAxis: axis(c, `${NAMES[metric]}, ms`, { type: "log", min: "dataMin", max: "dataMax", axisLabel: { color: c.soft, hideOverlap: true, formatter: (v) => (v >= 10 ? Math.round(v).toLocaleString("en") : +v.toPrecision(2)) } }),
       yAxis: yAxis(c, t("share of values"), { type: "value", min: 0, max: 1, axisLabel: { color: c.soft, formatter: (v) => v * 100 + " %" } }),
-      tooltip: { ...base(c).tooltip, formatter: (p) => `<b>${t("concurrency")} ${text(p.seriesName)}</b><br>${num(p.value[1] * 100, 1)} % ≤ ${ms(p.value[0])} ms` },
+      tooltip: { ...base(c).tooltip, formatter: (p) => `<b>${t(data.load)} ${text(p.seriesName)}</b><br>${num(p.value[1] * 100, 1)} % ≤ ${ms(p.value[0])} ms` },
       series: data.levels.map((l, i) => ({
         name: l.label, type: "line", step: "end", showSymbol: false, symbolSize: 5, color: ramp(i, data.levels.length), lineStyle: { width: 2 },
         data: (data.ecdf[l.level] || {})[metric] || [], triggerLineEvent: true, ...(i === 0 ? marks : {}),
@@ -79,7 +79,7 @@
   function outcomes(c) {
     const kinds = [["success", c.good], ["failure", c.bad], ["empty", c.warn], ["cut_off", c.faint]];
     return base(c, {
-      xAxis: axis(c, t("concurrency"), { type: "category", data: data.levels.map((l) => l.label) }), yAxis: yAxis(c, t("requests"), { type: "value", minInterval: 1 }),
+      xAxis: axis(c, t(data.load), { type: "category", data: data.levels.map((l) => l.label) }), yAxis: yAxis(c, t("requests"), { type: "value", minInterval: 1 }),
       tooltip: { ...base(c).tooltip, trigger: "axis", axisPointer: { type: "shadow" } },
       series: kinds.map(([name, color]) => ({ name: t(name.replace("_", " ")), type: "bar", stack: "all", barMaxWidth: 46, color, itemStyle: { opacity: 0.82 }, data: data.levels.map((l) => l[name]) })),
     });
