@@ -23,6 +23,7 @@ options.install()
 GOLDEN_RATIO = 0.618034
 STAGGER_S = 1.0  # Locust spawns in steps of a second
 RETRY_AFTER_CAP_S = 60.0
+NOTHING_SENT_PAUSE_S = 1.0
 
 
 class LLMError(Exception):
@@ -41,16 +42,15 @@ class LLMUser(User):
         self.session.user_count += 1
         self.number = self.session.user_count
         self.plan = self.session.workload.for_user()
-        self.refused_for_s = 0.0
+        self.pause_s = 0.0
         gevent.sleep(self.number * GOLDEN_RATIO % 1 * min(STAGGER_S, self.session.scenario.load.ramp_s))
 
     def wait_time(self) -> float:
-        """The scenario's think time between two requests, or longer if the engine asked for it with a refusal.
+        """The scenario's think time between two requests, or longer after some failures: see `pause_after_s`.
 
         The wait is Locust's own, so a stop ends it at once.
         """
-        load = self.session.scenario.load
-        return max(load.think_time_s, self.refused_for_s if load.respect_retry_after else 0.0)
+        return max(self.session.scenario.load.think_time_s, self.pause_s)
 
     @task
     def one_call(self) -> None:
@@ -82,7 +82,7 @@ class LLMUser(User):
             call.run()
         finally:
             result = call.result()
-            self.refused_for_s = refused_for_s(result)
+            self.pause_s = pause_after_s(result, self.session.scenario.load.respect_retry_after)
             recorder.finished(request_id, self.number, request, result)
             self._tell(request_id, request, result)
         return result
@@ -111,7 +111,14 @@ class LLMUser(User):
         hook("llm_request_finished").fire(user=self, request_id=request_id, request=request, result=result)
 
 
-def refused_for_s(result: RequestResult) -> float:
-    """How long an overloaded engine wants no further request of this user: its Retry-After, within reason."""
-    refused = result.http_status in (429, 503) and result.retry_after_s is not None
-    return min(result.retry_after_s or 0.0, RETRY_AFTER_CAP_S) if refused else 0.0
+def pause_after_s(result: RequestResult, respect_retry_after: bool) -> float:
+    """How long a user leaves the engine alone after a failure, if at all.
+
+    As long as the Retry-After of an overloaded engine says, within reason. And a second when nothing could be
+    sent: without it, users of an engine that is down would fail thousands of times a second and do nothing else.
+    """
+    if result.outcome == schema.FAILURE and result.sent_s == result.started_s:
+        return NOTHING_SENT_PAUSE_S
+    if respect_retry_after and result.http_status in (429, 503):
+        return min(result.retry_after_s or 0.0, RETRY_AFTER_CAP_S)
+    return 0.0
