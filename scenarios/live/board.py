@@ -13,7 +13,6 @@ from scenarios.live.lights import HealthSum, Light, lights
 from scenarios.live.progress import progress
 from scenarios.live.series import TOKEN_DELAY_S, Point, Series
 from scenarios.live.watched import Watched
-from scenarios.pacing.levels import MANUAL
 from scenarios.recording.timeline import Level
 
 FULL_LEVELS = 4
@@ -51,10 +50,12 @@ class Board:
             self._fresh.setdefault(group["class"], Tally()).add(group)
             self.totals.add(group)
             self._figures(group["level"]).add(group)
-        for second, tokens in zip(live["seconds"], live["tokens"], strict=True):
+        for second, measured, tokens in zip(live["seconds"], live["levels"], live["tokens"], strict=True):
             self._series.add_tokens(second, tokens)
+            if measured:
+                self._figures(measured).add_measured_tokens(second, tokens)
             if level := self._level_of(second):
-                self._figures(level.level).add_tokens(second, tokens, level)
+                self._figures(level.level).all_tokens += tokens
 
     def tick(self) -> None:
         """Once a second: the next point of the charts."""
@@ -95,7 +96,7 @@ class Board:
     def lights(self) -> list[Light]:
         """Validity lights of the level that runs."""
         level, inbox, scenario = self.level, self.watched.inbox, self.watched.scenario
-        requested = level.requested if level and level.mode not in (MANUAL, "rate") else None
+        requested = level.requested if level and level.mode == "concurrency" else None
         health = self._health_sums.get(level.level) if level else None
         return lights(
             health or HealthSum(),

@@ -24,6 +24,7 @@ MAX_CLASSES = 16
 MAX_ERROR_CLASSES = 32
 OTHER = "other"
 
+TokenPlace = tuple[int, int]  # second of arrival, and the level in whose measure phase it lies, 0 for none
 Place = Callable[[float], tuple[int | None, str | None]]
 Floats = NDArray[np.float64]
 
@@ -43,7 +44,7 @@ class _Peek:
     def __init__(self, call: Any) -> None:
         self.call: Underway | None = call if hasattr(call, "events_before") else None
         self.events = 0
-        self.given: dict[int, float] = {}
+        self.given: dict[TokenPlace, float] = {}
 
 
 class _Group:
@@ -66,7 +67,7 @@ class LiveCounter:
         self._slo = slo
         self._peeks: dict[str, _Peek] = {}
         self._groups: dict[tuple[int | None, bool, str], _Group] = {}
-        self._tokens: dict[int, float] = {}  # by second of arrival
+        self._tokens: dict[TokenPlace, float] = {}
         self._classes: set[str] = set()
         self._error_classes: set[str] = set()
         self._known_tokens = 0.0  # of ended requests, and their events: how many tokens an event stands for
@@ -81,8 +82,8 @@ class LiveCounter:
         """A request has ended: take its figures in, in place of what was counted meanwhile."""
         row = dict(zip(ROW_COLUMNS, record.row, strict=True))
         peek = self._peeks.pop(row["request_id"], None)
-        for second, given in peek.given.items() if peek else ():
-            self._tokens[second] = self._tokens.get(second, 0.0) - given
+        for place, given in peek.given.items() if peek else ():
+            self._add(place, -given)
         arrivals: Floats = np.frombuffer(record.arrivals)
         if row["outcome"] in (schema.SUCCESS, schema.CUT_OFF) and len(arrivals):
             self._add_tokens(row, arrivals, np.frombuffer(record.counts, dtype=np.intc))
@@ -103,7 +104,8 @@ class LiveCounter:
             "at_unix_s": now_unix_s,
             "in_flight": len(self._peeks),
             "waiting": waiting,
-            "seconds": list(tokens),
+            "seconds": [second for second, _ in tokens],
+            "levels": [level for _, level in tokens],
             "tokens": list(tokens.values()),
             "groups": [
                 {
@@ -122,13 +124,28 @@ class LiveCounter:
         output_tokens = row["output_tokens"] or len(arrivals_ms)
         share = output_tokens / len(arrivals_ms)
         weights = np.where(counts == UNKNOWN_COUNT, share, counts)
-        seconds = np.floor(row["sent_unix_s"] + arrivals_ms / 1000).astype(np.int64)
+        unix_s = row["sent_unix_s"] + arrivals_ms / 1000
+        seconds = np.floor(unix_s).astype(np.int64)
         first = int(seconds[0])
-        for offset, tokens in enumerate(np.bincount(np.maximum(seconds - first, 0), weights).tolist()):
-            if tokens:
-                self._tokens[first + offset] = self._tokens.get(first + offset, 0.0) + tokens
+        for second, tokens in enumerate(np.bincount(np.maximum(seconds - first, 0), weights).tolist(), first):
+            if not tokens:
+                continue
+            level = self._measured_level(second)
+            if level == self._measured_level(second + 1):
+                self._add((second, level), tokens)
+                continue
+            inside = seconds == second  # the measure phase begins or ends within this second
+            for at, weight in zip(unix_s[inside].tolist(), weights[inside].tolist(), strict=True):
+                self._add((second, self._measured_level(at)), weight)
         self._known_tokens += output_tokens
         self._known_events += len(arrivals_ms)
+
+    def _add(self, place: TokenPlace, tokens: float) -> None:
+        self._tokens[place] = self._tokens.get(place, 0.0) + tokens
+
+    def _measured_level(self, unix_s: float) -> int:
+        level, phase = self._place(unix_s)
+        return level if level is not None and phase == schema.MEASURE else 0
 
     def _add_outcome(self, group: _Group, row: dict[str, Any]) -> None:
         counts, outcome = group.counts, row["outcome"]
@@ -177,17 +194,20 @@ class LiveCounter:
         tokens_per_event = self._known_tokens / self._known_events if self._known_events else 1.0
         # after a long pause only the last seconds are told apart: nobody reads further back
         first = max(self._seen_up_to, now_second - 60)
-        ends = [(second, self._clock.monotonic_s(second + 1)) for second in range(first, now_second)]
+        ends = [
+            ((second, self._measured_level(second + 0.5)), self._clock.monotonic_s(second + 1))
+            for second in range(first, now_second)
+        ]
         waiting = 0
         for peek in self._peeks.values():
             if peek.call is None:
                 continue
-            for second, end_s in ends:
+            for place, end_s in ends:
                 events = peek.call.events_before(end_s)
                 if events > peek.events:
                     tokens = (events - peek.events) * tokens_per_event
-                    peek.given[second] = tokens
-                    self._tokens[second] = self._tokens.get(second, 0.0) + tokens
+                    peek.given[place] = tokens
+                    self._add(place, tokens)
                     peek.events = events
             if not peek.events and not peek.call.events_before(math.inf):
                 waiting += 1

@@ -76,16 +76,12 @@ class LevelFigures:
             self.measured.add(group)
             self.classes.setdefault(group["class"], Tally()).add(group)
 
-    def add_tokens(self, second: int, tokens: float, level: Level) -> None:
-        """Tokens that arrived in a second; those of a second on the edge of the measure phase by its share."""
-        self.all_tokens += tokens
-        if level.measure_start_unix_s is not None:
-            end = min(second + 1.0, level.measure_end_unix_s or second + 1.0)
-            share = tokens * max(0.0, end - max(second, level.measure_start_unix_s))
-            self._measured_tokens += share
-            self._recent_tokens[second] = self._recent_tokens.get(second, 0.0) + share
-            for old in sorted(self._recent_tokens)[:-RECENT_SECONDS]:
-                del self._recent_tokens[old]
+    def add_measured_tokens(self, second: int, tokens: float) -> None:
+        """Tokens that arrived in a second of the measure phase."""
+        self._measured_tokens += tokens
+        self._recent_tokens[second] = self._recent_tokens.get(second, 0.0) + tokens
+        for old in sorted(self._recent_tokens)[:-RECENT_SECONDS]:
+            del self._recent_tokens[old]
 
     def row(self, level: Level, complete_up_to_s: float) -> dict[str, Any]:
         """The level as the page shows it; token seconds count up to the last complete one."""

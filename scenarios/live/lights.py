@@ -91,7 +91,7 @@ def lights(
 def _load(health: HealthSum, requested: float | None) -> Light:
     name = "load held"
     if requested is None or not health.seconds:
-        return Light(name, OK, "nothing measured yet" if not health.seconds else "set by hand")
+        return Light(name, OK, "nothing measured yet" if not health.seconds else "no concurrency is asked for")
     achieved = health.achieved()
     text = f"{requested:g} requested, {achieved:.1f} in flight on average"
     return Light(name, SUSPECT if achieved < ACHIEVED_SHARE * requested else OK, text)

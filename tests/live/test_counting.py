@@ -65,6 +65,7 @@ def record(request_id: str, sent_unix_s: float, arrivals_ms: list[float], **chan
 
 
 def tokens(message: dict[str, Any]) -> dict[int, float]:
+    assert set(message["levels"]) <= {1}
     return dict(zip(message["seconds"], message["tokens"], strict=True))
 
 
@@ -80,6 +81,18 @@ def test_tokens_count_in_the_second_in_which_they_arrived():
     # sent at 50.5: tokens at 50.6, 51.0, 51.4, 52.5
     counter.ended(record("0-1", 50.5, [100.0, 500.0, 900.0, 2000.0]))
     assert tokens(counter.take()) == {50: 1.0, 51: 2.0, 52: 1.0}
+
+
+def test_a_second_in_which_the_measure_phase_begins_is_shared_out_by_token():
+    def from_51_on(unix_s: float) -> tuple[int, str]:
+        return 1, "measure" if unix_s >= 51.45 else "warmup"
+
+    counter = LiveCounter(FixedClock(60.0), from_51_on, None)
+    # tokens at 50.6, 51.0, 51.4, 51.5, 52.5
+    counter.ended(record("0-1", 50.5, [100.0, 500.0, 900.0, 1000.0, 2000.0]))
+    message = counter.take()
+    found = dict(zip(zip(message["seconds"], message["levels"], strict=True), message["tokens"], strict=True))
+    assert found == {(50, 0): 1.0, (51, 0): 2.0, (51, 1): 1.0, (52, 1): 1.0}
 
 
 def test_an_event_of_several_tokens_counts_as_many():

@@ -12,7 +12,7 @@ from tests.support.locust_run import wait_for
 
 # Locust keeps a point every 5 s, the live view one every second: here both every 0.02 s, so that 20 s are
 # well over an hour of the one and 16 minutes of the other.
-FAST_CLOCK = '''
+FAST_CLOCK = """
 import locust.stats
 from scenarios.live import view
 from scenarios.users import LLMUser
@@ -22,7 +22,7 @@ view.TICK_S = 0.02
 
 class ChatUser(LLMUser):
     api = "chat"
-'''
+"""
 HISTORY_KEPT = 1000  # of Locust's own points; its module can't be imported here
 GROWTH_LIMIT_MB = 5
 

@@ -4,7 +4,9 @@ With TOKENSWARM_SCREENSHOTS=DIR the pictures for the README are written there.
 """
 
 import json
+import math
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,7 @@ def test_a_run_from_the_form_to_the_report(web_locust, tab):
         download_requests(tab, frame, locust)
         wait_for((locust.finished.run_dir / "report.json").exists)
         compare_with_the_report(locust)
+        compare_seconds_with_the_token_rows(locust)
         assert_section_in_locusts_report(locust)
 
 
@@ -133,10 +136,23 @@ def compare_with_the_report(locust):
     for level in report["levels"]:
         row = live[level["level"]]
         compare(row, level)
-        assert row["tok_s"] == pytest.approx(level["output_tok_s"], rel=0.05)
+        assert row["tok_s"] == pytest.approx(level["output_tok_s"], rel=0.02)
         assert row["slo_share"] == pytest.approx(level["slo_attainment"], abs=0.02)
         for part in level["classes"]:
             compare(row["classes"][part["name"]], part)
+
+
+def compare_seconds_with_the_token_rows(locust):
+    """Once all requests have ended, each second holds exactly the tokens that arrived in it."""
+    sent = {row["request_id"]: row for row in locust.finished.rows("requests.csv")}
+    arrived = Counter()
+    for token in locust.finished.rows("tokens.csv"):
+        request = sent[token["request_id"]]
+        if request["outcome"] == "success":
+            arrived[math.floor(float(request["sent_unix_s"]) + float(token["arrival_ms"]) / 1000)] += 1
+    shown = {point["t"]: point["tok_s"] for point in locust.data()["seconds"] if point["tok_s"] is not None}
+    assert len(shown) > 10
+    assert {second: round(tokens) for second, tokens in shown.items()} == {t: arrived[t] for t in shown}
 
 
 def compare(row, reported):
