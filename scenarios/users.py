@@ -2,9 +2,11 @@
 
 One task is one LLM call, and one LLM call fires exactly one Locust `request` event, so Locust's own
 tables stay true. A subclass sets `api`, or overrides `call_engine` to send something else with `send`.
+In an open loop one user per process hosts the arrivals; each of them is such a call.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import gevent
@@ -43,7 +45,9 @@ class LLMUser(User):
         self.number = self.session.user_count
         self.plan = self.session.workload.for_user()
         self.pause_s = 0.0
-        gevent.sleep(self.number * GOLDEN_RATIO % 1 * min(STAGGER_S, self.session.scenario.load.ramp_s))
+        self.session.client(self.api or self.session.scenario.engine.api)  # the first request must not wait for it
+        if self.session.arrivals is None:
+            gevent.sleep(self.number * GOLDEN_RATIO % 1 * min(STAGGER_S, self.session.scenario.load.ramp_s))
 
     def wait_time(self) -> float:
         """The scenario's think time between two requests, or longer after some failures: see `pause_after_s`.
@@ -54,8 +58,38 @@ class LLMUser(User):
 
     @task
     def one_call(self) -> None:
-        """Locust's task. It is not the method to override: Locust would then run both of them."""
-        self.call_engine()
+        """Locust's task. It is not the method to override: Locust would then run both of them.
+
+        In an open loop it lasts until the run stops: this user hosts the arrivals of its process.
+        """
+        if self.session.arrivals is None:
+            self.call_engine()
+        else:
+            self.session.arrivals.serve(self)
+
+    def stop(self, force: bool = False) -> bool:
+        """Locust stops this user: an open loop that it hosts starts nothing more."""
+        if self.session.arrivals is not None:
+            self.session.arrivals.halt(self)
+        stopped: bool = super().stop(force)
+        return stopped
+
+    def next_arrival(self) -> LLMRequest:
+        """The request of the next arrival; what `call_engine` makes by itself has none to be made ahead."""
+        return LLMRequest() if self._calls_by_itself else self.plan.next_request()
+
+    def arrive(self, request: LLMRequest) -> None:
+        """Send the request of an arrival that is due."""
+        if self._calls_by_itself:
+            gevent.getcurrent().planned_s = request.planned_s
+            with suppress(StopUser):
+                self.call_engine()
+        else:
+            self._call(request)
+
+    @property
+    def _calls_by_itself(self) -> bool:
+        return type(self).call_engine is not LLMUser.call_engine
 
     def call_engine(self) -> None:
         """Send the workload's next request; a dataset that is used up ends the user."""
@@ -64,6 +98,9 @@ class LLMUser(User):
         except WorkloadEnd as end:
             self.session.workload_end = str(end)
             raise StopUser from end
+        self._call(request)
+
+    def _call(self, request: LLMRequest) -> None:
         result = self.send(request)
         answer = result.text if result.outcome == schema.SUCCESS else None
         self.plan.answered(request, answer, result.input_tokens)
@@ -71,8 +108,10 @@ class LLMUser(User):
     def send(self, request: LLMRequest) -> RequestResult:
         """Send one request and record what became of it, also when this user is killed meanwhile."""
         recorder = self.session.recorder
-        request_id = recorder.started()
-        request = replace(request, extra_headers={**request.extra_headers, "X-Request-Id": self._global_id(request_id)})
+        planned_s = request.planned_s if request.planned_s is not None else _planned_s_of_this_arrival()
+        request_id = recorder.started(planned_s)
+        headers = {**request.extra_headers, "X-Request-Id": self._global_id(request_id)}
+        request = replace(request, planned_s=planned_s, extra_headers=headers)
         hook("llm_request_started").fire(user=self, request_id=request_id, request=request)
         call = self.session.client(self.api or self.session.scenario.engine.api).call(
             request, self._listener(request_id)
@@ -109,6 +148,15 @@ class LLMUser(User):
             context=self.context(),
         )
         hook("llm_request_finished").fire(user=self, request_id=request_id, request=request, result=result)
+
+
+def _planned_s_of_this_arrival() -> float | None:
+    """When the arrival that this greenlet serves was due; of its first request only."""
+    greenlet = gevent.getcurrent()
+    planned_s: float | None = getattr(greenlet, "planned_s", None)
+    if planned_s is not None:
+        greenlet.planned_s = None
+    return planned_s
 
 
 def pause_after_s(result: RequestResult, respect_retry_after: bool) -> float:

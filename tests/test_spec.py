@@ -100,7 +100,7 @@ def test_all_faults_are_told_at_once_with_file_key_value_and_expectation(tmp_pat
             "slo.foo_bar: unknown key; known here: ttft_ms, tpot_ms, e2e_ms, attainment",
         ),
         ('name = "x"\nload = 3', "load: found 3, expected a table"),
-        ('name = "x"\n[load]\nmode = "rates"', "load.mode: found \"rates\", expected 'concurrency'"),
+        ('name = "x"\n[load]\nmode = "rates"', "load.mode: found \"rates\", expected 'concurrency', 'rate', 'trace', 'batch' or 'search'"),
         (
             'name = "x"\n[load]\nlevels = []',
             "load.levels: found an empty list, expected at least one concurrency, for example [1, 2, 4]",

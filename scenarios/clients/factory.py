@@ -43,7 +43,7 @@ def build_client(
         )
     if api not in API_PATHS:
         raise ValueError(f"no client for API {api!r}; there are: {', '.join((*API_PATHS, *TRITON_APIS))}")
-    return OpenAIClient(
+    client = OpenAIClient(
         api=api,
         base_url=base_url,
         model=model,
@@ -53,6 +53,8 @@ def build_client(
         proxies=proxies,
         cumulative=cumulative,
     )
+    client.prepare()
+    return client
 
 
 def build_triton_client(

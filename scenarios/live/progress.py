@@ -38,9 +38,9 @@ def progress(watched: Watched, measured_ended: int) -> dict[str, Any]:
 def _planned(watched: Watched) -> int | None:
     """How many levels there will be; None where nobody knows yet."""
     load = watched.scenario.load
-    if watched.by_hand or load.mode == "search":
+    if watched.by_hand:
         return None
-    return {"concurrency": len(load.levels), "rate": len(load.rates)}.get(load.mode, 1)
+    return {"concurrency": len(load.levels), "rate": len(load.rates), "trace": 1, "batch": 1}.get(load.mode)
 
 
 def _phase_start(level: Level) -> float:
@@ -61,7 +61,7 @@ def _length_s(load: LoadSpec, phase: str | None) -> float | None:
 def _eta_s(watched: Watched, phase_s: float) -> float | None:
     """Seconds until the end by the planned times of the phases, without the tails."""
     planned, load, timeline = _planned(watched), watched.scenario.load, watched.timeline
-    if planned is None:
+    if planned is None or load.mode in ("trace", "batch"):
         return None
     level_s = load.ramp_s + load.warmup_s + load.measure_s
     left = (planned - len(timeline.levels)) * level_s

@@ -7,7 +7,7 @@ should be, so that users, workers and the web UI stay Locust's.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import gevent
@@ -41,8 +41,17 @@ class Progress(Protocol):
 class LevelControl:
     """Walks through the levels of a run and keeps its timeline."""
 
-    def __init__(self, load: LoadSpec, runner: Runner, timeline: Timeline, progress: Progress, clock: Clock) -> None:
+    def __init__(
+        self,
+        load: LoadSpec,
+        steps: Iterable[float],
+        runner: Runner,
+        timeline: Timeline,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
         self._load = load
+        self._steps = steps
         self._runner = runner
         self._timeline = timeline
         self._progress = progress
@@ -51,12 +60,12 @@ class LevelControl:
         self.done = False
         self.users = 0
         self.spawn_rate = 1.0
-        self._ask_for(load.levels[0])
+        self._ask_for(load.levels[0] if load.search is None else int(load.search.start))
 
     def walk(self) -> None:
         """Run through all levels; ends with `done`."""
-        for concurrency in self._load.levels:
-            self._level(concurrency)
+        for concurrency in self._steps:
+            self._level(int(concurrency))
         self.done = True
 
     def walk_by_hand(self) -> None:
@@ -80,8 +89,9 @@ class LevelControl:
     def _level(self, concurrency: int) -> None:
         load = self._load
         self._ask_for(concurrency)
-        self._timeline.begin_level(load.mode, concurrency, self._clock.now_unix_s())
-        logger.info("Level %s of %s: concurrency %s", len(self._timeline.levels), len(load.levels), concurrency)
+        level = self._timeline.begin_level("concurrency", concurrency, self._clock.now_unix_s())
+        of = "" if load.mode == "search" else f" of {len(load.levels)}"
+        logger.info("Level %s%s: concurrency %s", level.level, of, concurrency)
         self._wait(lambda: self._spawned)
         self._begin_warmup()
         self._begin_measure()

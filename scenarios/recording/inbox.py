@@ -46,13 +46,19 @@ class WorkerState:
     workload: dict[str, int] = field(default_factory=dict)  # lengths drawn, rows read, and what was wrong with them
     workload_end: str = ""  # why it has nothing more to send
     unfit: str = ""  # why this process can't carry its share of the load
+    # of an open loop
+    serving: bool = False  # starts requests by announcements
+    through_level: int = 0  # the last level of which it has nothing more to start
+    arrivals: list[list[int]] = field(default_factory=list)  # of the last levels: number, planned, dropped, started
+    last_end_unix_s: float | None = None
     batches: set[int] = field(default_factory=set)  # numbers of the batches written
 
     def row(self) -> dict[str, Any]:
         """The worker as an entry of run.json."""
         state = asdict(self)
         state["batches"] = len(self.batches)
-        del state["oldest_unix_s"]
+        for name in ("oldest_unix_s", "last_end_unix_s", "serving", "through_level", "arrivals"):
+            del state[name]  # of the moment
         return state
 
 
@@ -157,12 +163,42 @@ class Inbox:
         return sum(state.recorded for state in self.workers.values())
 
     def all_ended_before(self, unix_s: float) -> bool:
-        """Whether every request started before an instant has ended, on every worker that is not lost."""
+        """Whether every request due or started before an instant has ended, on every worker that is not lost."""
         return all(
             state.at_unix_s > unix_s and (state.oldest_unix_s is None or state.oldest_unix_s >= unix_s)
             for state in self.workers.values()
             if not state.lost
         )
+
+    def all_heard_since(self, unix_s: float) -> bool:
+        """Whether every worker that is not lost has told its counts since an instant."""
+        return all(state.at_unix_s > unix_s for state in self._living())
+
+    def all_through(self, level: int) -> bool:
+        """Whether no worker that is not lost has anything more to start in a level."""
+        return all(state.through_level >= level for state in self._living() if state.serving)
+
+    def idle(self) -> bool:
+        """Whether nothing is in flight on any worker that is not lost."""
+        return not any(state.in_flight for state in self._living())
+
+    def serving_workers(self) -> list[int]:
+        """Workers that are not lost and start requests by announcements."""
+        return [state.worker for state in self._living() if state.serving]
+
+    def arrivals(self, level: int) -> tuple[int, int, int]:
+        """Arrivals of an open-loop level's measure phase: planned, dropped, started."""
+        told = [counts for state in self.workers.values() for number, *counts in state.arrivals if number == level]
+        planned, dropped, started = (sum(each) for each in zip(*told, strict=True)) if told else (0, 0, 0)
+        return planned, dropped, started
+
+    def last_end_unix_s(self) -> float | None:
+        """When the last request ended that has ended so far."""
+        ends = (state.last_end_unix_s for state in self.workers.values())
+        return max((end for end in ends if end is not None), default=None)
+
+    def _living(self) -> list[WorkerState]:
+        return [state for state in self.workers.values() if not state.lost]
 
     def reconciliation(self) -> dict[str, Any]:
         """Whether every request started has its row: in total and, for a worker where not, by its index."""

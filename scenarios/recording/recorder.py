@@ -5,7 +5,7 @@ token rows, and hands both to a sink. What becomes of them (shipping, files) is 
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,12 @@ _RESULT_COLUMNS = tuple(name for name in ROW_COLUMNS if name in RequestResult.__
 _CHANNEL_CODES = {channel: code for code, channel in enumerate(schema.CHANNELS)}
 _REQUEST_ID = ROW_COLUMNS.index("request_id")
 UNKNOWN_COUNT = -1
+
+
+def placed_unix_s(row: Mapping[str, Any]) -> float:
+    """The instant that decides to which level and phase a request belongs: when it was due, else sent."""
+    sent_unix_s: float = row["sent_unix_s"]
+    return sent_unix_s if row["planned_ms"] is None else sent_unix_s + row["planned_ms"] / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Recorder:
         self._sink = sink
         self._on_started = on_started
         self._in_flight: dict[str, float] = {}  # request id -> started, in the order of starting
+        self._last_end_s: float | None = None
         self.started_count = 0
         self.recorded_count = 0
 
@@ -69,22 +76,27 @@ class Recorder:
         return len(self._in_flight)
 
     def oldest_started_unix_s(self) -> float | None:
-        """When the oldest request in flight was started, on the master's clock."""
+        """When the oldest request in flight was due, or else started, on the master's clock."""
         for started_s in self._in_flight.values():
             return self._clock.unix_s(started_s)
         return None
 
-    def started(self) -> str:
+    def last_end_unix_s(self) -> float | None:
+        """When the last request ended, on the master's clock."""
+        return None if self._last_end_s is None else self._clock.unix_s(self._last_end_s)
+
+    def started(self, planned_s: float | None = None) -> str:
         """Count a request as started and give it its id. Call it right before the client does anything."""
         self.started_count += 1
         self._on_started(self.started_count)
         request_id = f"{self._worker}-{self.started_count}"
-        self._in_flight[request_id] = now_s()
+        self._in_flight[request_id] = now_s() if planned_s is None else planned_s
         return request_id
 
     def finished(self, request_id: str, user: int, request: LLMRequest, result: RequestResult) -> None:
         """Record what became of a started request."""
         del self._in_flight[request_id]
+        self._last_end_s = max(self._last_end_s or 0.0, result.sent_s + result.e2e_ms / 1000)
         self._sink(self._record(request_id, user, request, result))
         self.recorded_count += 1
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from analysis import schema
-from scenarios.recording.recorder import ROW_COLUMNS, UNKNOWN_COUNT, Record
+from scenarios.recording.recorder import ROW_COLUMNS, UNKNOWN_COUNT, Record, placed_unix_s
 
 FORMULA_STARTS = ("=", "+", "-", "@")
 
 Locate = Callable[[float], tuple[int | None, str | None]]
-"""Tells level and phase of a time of sending."""
+"""Tells level and phase of an instant."""
 
 
 def request_lines(records: Sequence[Record], locate: Locate) -> str:
@@ -20,7 +20,7 @@ def request_lines(records: Sequence[Record], locate: Locate) -> str:
     rows = []
     for record in records:
         row = dict(zip(ROW_COLUMNS, record.row, strict=True))
-        row["level"], row["phase"] = locate(row["sent_unix_s"])
+        row["level"], row["phase"] = locate(placed_unix_s(row))
         rows.append(row)
     return lines_of(schema.REQUESTS_FILE, rows)
 

@@ -33,7 +33,7 @@ class RunDir:
         lock_if_free(self._files[schema.REQUESTS_FILE])
 
     def write_records(self, records: Sequence[Record], locate: Locate) -> None:
-        """Append requests and their token rows; `locate` tells level and phase of a time of sending."""
+        """Append requests and their token rows; `locate` tells level and phase of an instant."""
         if self._append(schema.REQUESTS_FILE, request_lines(records, locate), len(records)):
             self.written_requests += len(records)
         self._append(schema.TOKENS_FILE, "".join(map(token_lines, records)), 0)

@@ -1,6 +1,6 @@
 """What happened when: the phase boundaries of each level, as they come about, on the master's clock.
 
-A request belongs to the level and phase in which it was sent. Phases of the past never change, so a
+A request belongs to the level and phase in which it was due, or else sent. Phases of the past never change, so a
 request that has ended can be placed at once.
 """
 
@@ -27,6 +27,9 @@ class Level:
     measure_end_unix_s: float | None = None
     tail_end_unix_s: float | None = None
     complete: bool = False
+    planned: int | None = None  # of an open loop, in the measure phase
+    dropped: int | None = None
+    missed: int | None = None
 
     def row(self) -> dict[str, Any]:
         """The level as a row of levels.csv."""
@@ -66,6 +69,7 @@ class Timeline:
     def begin_phase(self, phase: str, at_unix_s: float) -> None:
         """The running level enters its next phase."""
         level = self.levels[-1]
+        at_unix_s = self._not_before_the_last(at_unix_s)
         setattr(level, _START_COLUMN[phase], at_unix_s)
         self._mark(at_unix_s, level.level, phase)
 
@@ -74,6 +78,7 @@ class Timeline:
         level = self.levels[-1]
         if level.tail_end_unix_s is not None:
             return
+        at_unix_s = self._not_before_the_last(at_unix_s)
         if level.measure_start_unix_s is not None and level.measure_end_unix_s is None:
             level.measure_end_unix_s = at_unix_s
         level.tail_end_unix_s = at_unix_s
@@ -90,6 +95,10 @@ class Timeline:
         """Where each phase begins, with its level and name."""
         return [(at, level, phase) for at, (level, phase) in zip(self._boundaries, self._places, strict=True)]
 
+    def _not_before_the_last(self, at_unix_s: float) -> float:
+        """Phases are marked ahead in an open loop: one that is broken off before its begin has no length."""
+        return max([at_unix_s, *self._boundaries[-1:]])
+
     def _mark(self, at_unix_s: float, level: int | None, phase: str | None) -> None:
         self._boundaries.append(at_unix_s)
         self._places.append((level, phase))
@@ -102,7 +111,8 @@ def replayed(levels: Iterable[Mapping[str, Any]]) -> Timeline:
     timeline = Timeline(lambda _level: None)
     for row in levels:
         level = timeline.begin_level(row["mode"], row["requested"], row["ramp_start_unix_s"])
-        level.users, level.workers = row["users"], row["workers"]
+        for name in ("users", "workers", "planned", "dropped", "missed"):
+            setattr(level, name, row.get(name))
         for phase, column in _START_COLUMN.items():
             if row[column] is not None:
                 timeline.begin_phase(phase, row[column])

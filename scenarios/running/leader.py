@@ -24,6 +24,7 @@ from scenarios.live import start_form
 from scenarios.live.view import LiveView
 from scenarios.live.watched import Watched
 from scenarios.pacing.drain import drain_before_quit
+from scenarios.pacing.host import listen_for_levels
 from scenarios.pacing.levels import LevelsShape
 from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
@@ -73,6 +74,8 @@ class Leader:
         self._run: Run | None = None
         self._closing = False
         self._listen()
+        if isinstance(self._runner, LocalRunner):
+            listen_for_levels(self._runner, session.arrivals_of)
         interrupts.for_main_only()
         if self._headless:
             # Locust listens to SIGTERM only when a headless run is over: until then it ends the run as Ctrl-C does
@@ -196,7 +199,7 @@ class Leader:
             run.stopped_by = "run_time"
             return None
         end = run.inbox.workload_end()
-        if end and run.inbox.started_count() == run.inbox.finished_count():
+        if end and run.inbox.started_count() == run.inbox.finished_count() and run.ends_with_its_workload:
             logger.warning("Nothing more to send: %s", end)
             run.stopped_by = "workload_end"
             return None

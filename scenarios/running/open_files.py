@@ -8,9 +8,14 @@ from scenarios.spec import LoadSpec
 BESIDE_STREAMS = 128  # the run's files, Locust's own sockets, libraries
 
 
+UNBOUNDED = 4096  # streams at once of a worker's open loop: as many as a slow engine makes of them
+
+
 def streams_at_once(load: LoadSpec, workers: int = 1) -> int:
-    """The most streams that one of the workers has open."""
-    return ceil(max(load.levels) / workers)
+    """The most streams that one of the workers has open; of an open loop without a cap, a guess."""
+    if load.open_loop:
+        return ceil((load.max_in_flight or load.requests or UNBOUNDED) / workers)
+    return ceil((load.search.highest if load.search else max(load.levels)) / workers)
 
 
 def lift_limit(streams: int) -> str | None:

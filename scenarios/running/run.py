@@ -14,15 +14,17 @@ from pathlib import Path
 import gevent
 from gevent.event import Event
 from locust.env import Environment
-from locust.runners import MasterRunner
+from locust.runners import MasterRunner, Runner
 
 from analysis import schema
 from scenarios.pacing.levels import LevelControl
+from scenarios.pacing.open_levels import OpenLevels
 from scenarios.pacing.rebalance import rebalance_if_due
+from scenarios.pacing.steps import steps
 from scenarios.recording.clock import Clock, now_s
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.run_dir import RunDir
-from scenarios.recording.timeline import Timeline
+from scenarios.recording.timeline import Level, Timeline
 from scenarios.running.session import RunInfo
 from scenarios.spec import Scenario
 from scenarios.workload.calibration import Calibration
@@ -64,14 +66,15 @@ class Run:
             scenario=plan.scenario.model_dump(mode="json"),
             workers=max(1, getattr(environment.runner, "worker_count", 1)),
             calibration=asdict(plan.calibration),
+            open_loop=plan.scenario.load.open_loop and not plan.by_hand,
         )
         # run.json is kept up to date, so that a master that is killed leaves what it knew
-        self.timeline = Timeline(
-            lambda level: self.dir.write_rows(schema.LEVELS_FILE, [level.row()]), lambda: self._write_run(ended=False)
-        )
+        self.timeline = Timeline(self._on_level_end, lambda: self._write_run(ended=False))
         self.inbox = Inbox(self.dir, self.timeline, clock.now_unix_s)
-        self.control = LevelControl(plan.scenario.load, environment.runner, self.timeline, self.inbox, clock)
         self._clock = clock
+        self.control = self._control(environment.runner)
+        self._unsettled: Level | None = None
+        self._ending = False
         self.stopped_by = "user"
         self.ended = Event()
         self._runner = environment.runner
@@ -85,7 +88,8 @@ class Run:
     def begin(self) -> None:
         """Locust's test has started: walk through the levels."""
         logger.info("Run folder: %s", self.dir.path)
-        walk = self.control.walk_by_hand if self.plan.by_hand else self.control.walk
+        control = self.control
+        walk = control.walk_by_hand if isinstance(control, LevelControl) and self.plan.by_hand else control.walk
         self._walk = gevent.spawn(walk)
         if isinstance(self._runner, MasterRunner):
             self._greenlets.append(gevent.spawn(self._call_roll_forever, self._runner))
@@ -101,10 +105,12 @@ class Run:
         """Locust's test has stopped: wait for the workers' last words, reconcile, close the files."""
         self.stop_starting()
         gevent.killall(self._greenlets[1:])  # the roll call; the writer goes on
+        self._ending = True
         if self.timeline.levels:
             self.timeline.end_level(self._clock.now_unix_s(), complete=False)
         if isinstance(self._runner, MasterRunner):
             self._await_workers(self._runner)
+        self._settle_last_level()
         self.inbox.drain()
         gevent.killall(self._greenlets)
         self._write_run(ended=True)
@@ -126,6 +132,29 @@ class Run:
         if not measured or reconciliation["missing"] or self.dir.write_error:
             return False
         return self.plan.by_hand or self.stopped_by in ("plan", "run_time", "workload_end")
+
+    @property
+    def ends_with_its_workload(self) -> bool:
+        """A dataset that is used up ends the run; a trace and a batch end by their own plan."""
+        return self.plan.scenario.load.over in ("concurrency", "rate") or self.plan.by_hand
+
+    def _control(self, runner: Runner) -> LevelControl | OpenLevels:
+        load = self.plan.scenario.load
+        walked = steps(self.plan.scenario, None, lambda: (0, 0))
+        if self.info.open_loop:
+            return OpenLevels(self.info.run_id, load, walked, runner, self.timeline, self.inbox, self._clock)
+        return LevelControl(load, walked, runner, self.timeline, self.inbox, self._clock)
+
+    def _on_level_end(self, level: Level) -> None:
+        if self._ending and isinstance(self.control, OpenLevels):
+            self._unsettled = level  # what became of its arrivals, the workers' last word will tell
+        else:
+            self.dir.write_rows(schema.LEVELS_FILE, [level.row()])
+
+    def _settle_last_level(self) -> None:
+        if self._unsettled and isinstance(self.control, OpenLevels):
+            self.control.settle(self._unsettled)
+            self.dir.write_rows(schema.LEVELS_FILE, [self._unsettled.row()])
 
     def _await_workers(self, runner: MasterRunner) -> None:
         stop_timeout_s = runner.environment.stop_timeout or 0.0

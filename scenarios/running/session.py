@@ -18,6 +18,7 @@ from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
 from scenarios.clients.local_tokenizer import CountingClient, load_counter
 from scenarios.live.counting import LiveCounter, Place
+from scenarios.pacing.host import ArrivalHost
 from scenarios.recording.clock import Clock, now_s
 from scenarios.recording.health import sample_forever
 from scenarios.recording.recorder import Record, Recorder
@@ -44,6 +45,7 @@ class RunInfo:
     scenario: dict[str, Any]
     workers: int  # data files are split by it
     calibration: dict[str, Any]
+    open_loop: bool  # requests are sent when they are due, and not by users one after the other
 
 
 class Link(Protocol):
@@ -79,6 +81,9 @@ class Session:
         self.workload_end = ""  # why there is nothing more to send
         self.live = LiveCounter(clock, place, self.scenario.slo)
         self.recorder = Recorder(worker, clock, self._on_record, link.started)
+        self.arrivals: ArrivalHost | None = None
+        if info.open_loop:
+            self.arrivals = ArrivalHost(self.scenario.load, info.seed, worker, clock, place, self.workload)
         self.user_count = 0
         self._clock = clock
         self._link = link
@@ -123,16 +128,20 @@ class Session:
                 self._link.live(self.live.take())
 
     def _status(self) -> dict[str, Any]:
+        arrivals = self.arrivals
+        oldest = [self.recorder.oldest_started_unix_s(), arrivals.oldest_due_unix_s() if arrivals else None]
         return {
             "at_unix_s": self._clock.now_unix_s(),
             "started": self.recorder.started_count,
             "recorded": self.recorder.recorded_count,
             "in_flight": self.recorder.in_flight_count,
-            "oldest_unix_s": self.recorder.oldest_started_unix_s(),
+            "oldest_unix_s": min((each for each in oldest if each is not None), default=None),
+            "last_end_unix_s": self.recorder.last_end_unix_s(),
             "workload": self.workload.counts(),
-            "workload_end": self.workload_end,
+            "workload_end": self.workload_end or (arrivals.workload_end if arrivals else ""),
             "clock_offset_ms": self._clock.offset_s * 1000,
             "clock_uncertainty_ms": self._clock.uncertainty_s * 1000,
+            **(arrivals.status() if arrivals else {}),
         }
 
 
@@ -161,6 +170,11 @@ def finish() -> None:
     session, current = current, None
     if session:
         session.finish()
+
+
+def arrivals_of(run_id: str) -> ArrivalHost | None:
+    """The open loop of the current session, if it belongs to that run."""
+    return current.arrivals if current and current.info.run_id == run_id else None
 
 
 def build_client_for(scenario: Scenario, api: str, host: str, model: str) -> Client:

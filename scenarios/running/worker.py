@@ -14,6 +14,7 @@ from locust.runners import STATE_RUNNING, STATE_SPAWNING, WorkerRunner
 
 from scenarios.live.placing import listen_for_places
 from scenarios.live.stopping import listen_for_drain
+from scenarios.pacing.host import listen_for_levels
 from scenarios.recording.clock import Clock
 from scenarios.recording.shipping import DELIVERY_LIMIT_S, WireLink, listen_on_worker
 from scenarios.running import interrupts, session
@@ -45,6 +46,7 @@ class Worker:
         listen_on_worker(self._runner, lambda: self._link)
         self._places = listen_for_places(self._runner)
         listen_for_drain(self._runner)
+        listen_for_levels(self._runner, session.arrivals_of)
         if self._options.processes:
             gevent.signal_handler(signal.SIGINT, self._on_sigint)
             gevent.spawn(self._end_with_master, _LOADED_BY_PID)

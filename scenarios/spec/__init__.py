@@ -2,8 +2,9 @@
 
 from scenarios.spec.data import DatasetSpec, PrefixSpec, TraceSpec
 from scenarios.spec.lengths import InputSpec, LengthSpec
+from scenarios.spec.load import LoadSpec, SearchSpec
 from scenarios.spec.loading import ScenarioError, load_scenario, shipped_scenarios
-from scenarios.spec.scenario import EngineSpec, LoadSpec, ReportSpec, Scenario, SloSpec, TimeoutSpec
+from scenarios.spec.scenario import EngineSpec, ReportSpec, Scenario, SloSpec, TimeoutSpec
 from scenarios.spec.workload import ConversationSpec, WorkloadSpec
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ReportSpec",
     "Scenario",
     "ScenarioError",
+    "SearchSpec",
     "SloSpec",
     "TimeoutSpec",
     "TraceSpec",

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from scenarios.spec.faults import faults
+from scenarios.spec.load import LoadSpec, used_keys
 from scenarios.spec.overrides import apply
 from scenarios.spec.scenario import Scenario
 
@@ -39,6 +40,7 @@ def load_scenario(source: str, overrides: Sequence[str] = ()) -> Scenario:
         set_keys.append(key)
         if fault:
             lines.append(f"--set {key}: {fault}")  # without the value: it may be a secret
+    _drop_keys_of_another_mode(data, set_keys)
     try:
         scenario = Scenario.model_validate(data, context={"folder": path.parent})
     except ValidationError as error:
@@ -47,6 +49,16 @@ def load_scenario(source: str, overrides: Sequence[str] = ()) -> Scenario:
     if lines:
         raise ScenarioError(lines)
     return scenario
+
+
+def _drop_keys_of_another_mode(data: dict[str, Any], set_keys: Sequence[str]) -> None:
+    """`--set load.mode=rate` on a scenario of levels: what the file says for its own mode does not count."""
+    load = data.get("load")
+    if "load.mode" not in set_keys or not isinstance(load, dict):
+        return
+    given = {step for key in set_keys for step in key.split(".")[1:2] if key.startswith("load.")}
+    for key in load.keys() & LoadSpec.model_fields.keys() - used_keys(load["mode"]) - given:
+        del load[key]
 
 
 def _find(source: str) -> Path:

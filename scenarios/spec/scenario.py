@@ -8,17 +8,10 @@ import re
 import secrets
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, PositiveFloat, ValidationInfo, field_validator
 
-from scenarios.spec.base import AsTuple, Strings, Table, raise_faults
+from scenarios.spec.base import Strings, Table, raise_faults
+from scenarios.spec.load import LoadSpec
 from scenarios.spec.workload import WorkloadSpec
 
 SECRET_HEADER = re.compile(r"authorization|cookie|(api|access|auth)[-_]?(key|token)|secret|token$", re.IGNORECASE)
@@ -58,46 +51,6 @@ class EngineSpec(Table):
         return headers
 
 
-class LoadSpec(Table):
-    """How much is sent, and for how long each level lasts."""
-
-    mode: Literal["concurrency"] = "concurrency"
-    levels: Annotated[tuple[PositiveInt, ...], *AsTuple] = (1, 2, 4, 8)
-    ramp_s: NonNegativeFloat = 1.0
-    # Warm-up and measure last until both their time and their number of requests are reached.
-    warmup_s: NonNegativeFloat = 5.0
-    warmup_requests: NonNegativeInt = 0
-    measure_s: NonNegativeFloat = 30.0
-    measure_requests: NonNegativeInt = Field(default=0, validate_default=True)
-    measure_max_s: PositiveFloat | None = Field(default=None, description="cap on the measure phase")
-    tail_s: NonNegativeFloat = Field(default=120.0, description="limit on holding the load for measured requests")
-    stop_timeout_s: NonNegativeFloat = Field(default=5.0, description="then requests in flight are cut off")
-    think_time_s: NonNegativeFloat = 0.0
-    respect_retry_after: bool = Field(default=True, description="a refused user waits as told, at most a minute")
-
-    @field_validator("levels")
-    @classmethod
-    def _some_levels(cls, levels: tuple[int, ...]) -> tuple[int, ...]:
-        raise_faults(
-            [] if levels else [("", "found an empty list, expected at least one concurrency, for example [1, 2, 4]")]
-        )
-        return levels
-
-    @field_validator("measure_requests")
-    @classmethod
-    def _measures_something(cls, requests: int, info: ValidationInfo) -> int:
-        if requests == 0 and info.data.get("measure_s") == 0:
-            raise_faults([("", "found 0 with measure_s = 0, expected one of them above 0")])
-        return requests
-
-    @field_validator("measure_max_s")
-    @classmethod
-    def _cap_is_not_below_time(cls, cap: float | None, info: ValidationInfo) -> float | None:
-        if cap is not None and cap < info.data.get("measure_s", 0):
-            raise_faults([("", f"found {cap:g}, expected at least measure_s ({info.data['measure_s']:g})")])
-        return cap
-
-
 class SloSpec(Table):
     """What is good enough: limits per request, and the share of started requests that must keep all of them."""
 
@@ -135,4 +88,21 @@ class Scenario(Table):
     workload: WorkloadSpec = WorkloadSpec()
     load: LoadSpec = LoadSpec()
     slo: SloSpec | None = None
-    report: ReportSpec = ReportSpec()
+    # The last one: its check sees all the others, also beside faulty ones.
+    report: ReportSpec = Field(default=ReportSpec(), validate_default=True)
+
+    @field_validator("report")
+    @classmethod
+    def _fits_together(cls, report: ReportSpec, info: ValidationInfo) -> ReportSpec:
+        load, workload = info.data.get("load"), info.data.get("workload")
+        faults = []
+        if load and workload:
+            if load.mode == "trace" and not workload.trace:
+                faults.append(("load.mode", 'found "trace" without [workload.trace], expected the file to send'))
+            if load.open_loop and workload.conversation:
+                text = 'needs the users of load.mode = "concurrency": who asks on has to wait for the answer'
+                faults.append(("workload.conversation", text))
+        if load and load.mode == "search" and info.data.get("slo", "faulty") is None:
+            faults.append(("slo", "missing; load.mode 'search' needs the limits to search for"))
+        raise_faults(faults)
+        return report

@@ -53,9 +53,7 @@ def test_every_way_to_stop_keeps_every_request_and_leaves_no_process(tmp_path, p
     _, arguments, settings, stop, stopped_by, code = path
     web = [] if "--headless" in arguments else ["--web-host", "127.0.0.1", "--web-port", str(free_port())]
     with engine(SLOW) as server:
-        line = command(
-            "--processes", "2", "-H", server.url, *arguments, *web, *_own_master(), settings={**PLAIN, **settings}
-        )
+        line = command("--processes", "2", "-H", server.url, *arguments, *web, settings={**PLAIN, **settings})
         with started(tmp_path, line) as process:
             wait_for(lambda: process.poll() is not None or len(calls(server)) >= 6)
             children = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
@@ -76,7 +74,7 @@ def test_stop_in_the_web_ui_ends_the_run_and_another_one_may_follow(tmp_path):
     port = free_port()
     web = ["--web-host", "127.0.0.1", "--web-port", str(port)]
     with engine(SLOW) as server:
-        line = command("--processes", "2", "-H", server.url, *web, *_own_master(), settings={**PLAIN, **LONG})
+        line = command("--processes", "2", "-H", server.url, *web, settings={**PLAIN, **LONG})
         with started(tmp_path, line) as process:
             for number in (1, 2):
                 before = len(calls(server))
@@ -98,7 +96,7 @@ def test_requests_in_flight_at_the_stop_are_cut_off_or_awaited_and_never_lost(tm
     answer = chat_stream(ttft_ms=100, gap_ms=100, tokens=25)
     settings = {**PLAIN, "load.levels": "6", "load.measure_s": "60", "load.stop_timeout_s": str(grace_s)}
     with engine(answer) as server:
-        line = command("--headless", "--processes", "2", "-H", server.url, *_own_master(), settings=settings)
+        line = command("--headless", "--processes", "2", "-H", server.url, settings=settings)
         with started(tmp_path, line) as process:
             wait_for(lambda: len(calls(server)) == 12)
             process.send_signal(signal.SIGTERM)
@@ -113,11 +111,6 @@ def test_requests_in_flight_at_the_stop_are_cut_off_or_awaited_and_never_lost(tm
     (level,) = finished.rows("levels.csv")
     second = [float(row["sent_unix_s"]) for row in rows][-1]
     assert float(level["measure_end_unix_s"]) - second < 2.0
-
-
-def _own_master():
-    port = str(free_port())
-    return ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
 
 
 def _posted(port, path, **form):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.locust_run import CHAT, ROOT, command, finish, output_of, run, started, wait_for
+from tests.support.locust_run import CHAT, ROOT, command, finish, outcomes, output_of, run, started, wait_for
 
 PHASES = ["ramp", "warmup", "measure", "tail"]
 
@@ -23,13 +23,6 @@ def truth_flags(folder: Path, *flags: str) -> dict[str, str]:
 
 def seen_by_engine(folder: Path) -> int:
     return len((folder / "truth.jsonl").read_text().splitlines())
-
-
-def outcomes(rows: list[dict[str, str]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row["outcome"]] = found.get(row["outcome"], 0) + 1
-    return found
 
 
 def test_a_sweep_writes_every_request_with_its_level_and_phase(tmp_path):

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,10 +56,19 @@ class Finished:
             return list(csv.DictReader(lines))
 
 
-def command(*arguments: str, locustfile: Path = CHAT, settings: dict[str, str] | None = None) -> list[str]:
-    """A `locust` command line; `settings` go on top of QUICK as --set."""
-    overrides = [f"--set={key}={value}" for key, value in {**QUICK, **(settings or {})}.items()]
+def command(*arguments: str, locustfile: Path = CHAT, settings: Mapping[str, str | None] | None = None) -> list[str]:
+    """A `locust` command line; `settings` go on top of QUICK as --set, None takes one of QUICK away."""
+    if "--processes" in arguments and "--master-bind-port" not in arguments:
+        arguments = (*arguments, *own_master())
+    chosen = {**QUICK, **(settings or {})}
+    overrides = [f"--set={key}={value}" for key, value in chosen.items() if value is not None]
     return [sys.executable, "-m", "locust", "-f", str(locustfile), *arguments, *overrides]
+
+
+def own_master() -> list[str]:
+    """Options of a master that meets no other one on this machine."""
+    port = str(free_port())
+    return ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
 
 
 @contextmanager
@@ -99,11 +109,16 @@ def finish(process: subprocess.Popen[str], folder: Path, limit_s: float = 60) ->
 
 
 def run(
-    folder: Path, *arguments: str, limit_s: float = 60, settings: dict[str, str] | None = None, **more: Any
+    folder: Path, *arguments: str, limit_s: float = 60, settings: Mapping[str, str | None] | None = None, **more: Any
 ) -> Finished:
     """A whole headless run."""
     with started(folder, command("--headless", *arguments, settings=settings, **more)) as process:
         return finish(process, folder, limit_s)
+
+
+def outcomes(rows: list[dict[str, str]]) -> dict[str, int]:
+    """Rows of requests.csv by what became of them."""
+    return dict(Counter(row["outcome"] for row in rows))
 
 
 def wait_for(condition: Callable[[], Any], limit_s: float = 20) -> Any:

@@ -5,7 +5,6 @@ The engine's memory is the truth: it knows each request by the id in its X-Reque
 
 import csv
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from tests.support.locust_run import CHAT, Finished, command, finish, output_of, started, wait_for
+from tests.support.locust_run import CHAT, Finished, command, finish, free_port, output_of, started, wait_for
 from tests.support.scripted_server import Answer, ScriptedServer, Seen, chat_stream, json_answer
 
 MODELS = json_answer(200, {"object": "list", "data": [{"id": "m", "object": "model"}]})
@@ -33,13 +32,6 @@ PLAIN = {
     "slo.tpot_ms": "60000",
     "slo.attainment": "0.01",
 }
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def engine(answer: Answer | Callable[[Seen], Answer] | None = None, **more: Any) -> ScriptedServer:
