@@ -15,6 +15,7 @@ from analysis.windows import TokenFlow, Window
 
 METHOD = "segmented least squares on the token rate"
 BINS = 100
+LEAST_TRIMMED = 5  # bins: a shorter end is a burst, and costs the figures little
 LEAST_BINS = 20  # with fewer tokens than bins there is no rate to look at
 CLEAR_ERRORS, CLEAR_SHARE = 4.0, 0.05  # a trimmed end differs by this many standard errors and this share
 
@@ -86,7 +87,7 @@ def _trend_error(values: Floats) -> float:
 
 
 def _differs(trimmed: Floats, steady: Floats) -> bool:
-    if not len(trimmed):
+    if len(trimmed) < LEAST_TRIMMED:
         return False
     mean, gap = steady.mean(), abs(trimmed.mean() - steady.mean())
     offsets = steady - mean

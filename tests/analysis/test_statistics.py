@@ -84,6 +84,12 @@ def test_an_early_drain_is_trimmed():
     assert (start, abs(end - 80) <= 5) == (0, True)
 
 
+def test_a_short_burst_at_an_end_is_no_change():
+    rate = np.full(100, 500.0)
+    rate[:3], rate[98:] = 2000, 1500
+    assert steady.steady_bins(rate + np.random.default_rng(9).normal(0, 10, 100)) == (0, 100)
+
+
 def test_a_steady_run_is_left_whole():
     random = np.random.default_rng(6)
     runs = [random.poisson(500, 100).astype(float) for _ in range(100)]
