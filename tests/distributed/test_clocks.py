@@ -47,12 +47,14 @@ def test_clocks_that_are_ahead_change_no_throughput_and_are_warned_of(tmp_path):
         ]
         assert abs(statistics.median(mine)) < 0.02, worker
     (level,) = summarise(load(finished.run_dir)).levels
+    assert level.window_s is not None
     assert abs(level.window_s - 4.0) < 0.5
     true_tokens = sum(
         level.window.start_unix_s <= at + (TTFT_MS + GAP_MS * index) / 1000 < level.window.end_unix_s
         for at in came.values()
         for index in range(TOKENS)
     )
+    assert level.output_tok_s is not None
     assert abs(level.output_tok_s * level.window_s / true_tokens - 1) < 0.01
 
 
@@ -69,6 +71,7 @@ def test_a_clock_that_is_set_back_during_the_run_makes_no_time_negative(tmp_path
     ttft = [float(row["first_token_ms"]) for row in rows if row["outcome"] == "success"]
     assert abs(statistics.median(ttft) - TTFT_MS) < 15
     (level,) = summarise(load(finished.run_dir)).levels
+    assert level.window_s is not None
     assert abs(level.window_s - 5.0) < 0.5
     sent = sorted(float(row["sent_unix_s"]) for row in rows)
     assert max(later - earlier for earlier, later in pairwise(sent)) < 1.0, "a step in the times"

@@ -78,7 +78,7 @@ def test_percentiles_of_four_workers_are_those_of_the_merged_rows(tmp_path):
     second = [row for row in finished.rows("requests.csv") if row["level"] == "2" and row["phase"] == "measure"]
     users = Counter(worker for worker, _ in {(row["worker"], row["user"]) for row in second})
     assert sorted(users.values()) == [2, 2, 3, 3]
-    first = {}
+    first: dict[str, float] = {}
     for row in finished.rows("requests.csv"):
         first[row["worker"]] = min(float(row["sent_unix_s"]), first.get(row["worker"], math.inf))
     assert max(first.values()) - min(first.values()) < 0.7

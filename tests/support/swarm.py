@@ -8,8 +8,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,16 @@ class Swarm:
         return finished
 
 
-def worker_process(folder: Path, master_port: int, *launcher: str, master: str = "127.0.0.1") -> Any:
-    """A worker, as a context; `launcher` is put before its command line."""
+def worker_process(
+    folder: Path, master_port: int, *launcher: str, master: str = "127.0.0.1", at: Sequence[str] = ()
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A worker, as a context; it is started by a script `launcher`, or on another host with `at` in front."""
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     address = ["--worker", "--master-host", master, "--master-port", str(master_port)]
     line = [sys.executable, "-m", "locust", "-f", str(CHAT), *address]
     if launcher:
         line = [sys.executable, *launcher, *line[3:]]
-    return started(folder, line, TMPDIR=str(folder / "tmp"))
+    return started(folder, [*at, *line], TMPDIR=str(folder / "tmp"))
 
 
 @contextmanager
