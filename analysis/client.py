@@ -26,6 +26,7 @@ class ClientHealth:
     read_lag_max_ms: float | None  # longest from a segment's arrival in the kernel to our read
     kernel_stamps_share: float | None  # requests whose arrivals the kernel stamped
     new_connection_share: float | None
+    stale_retries: int | None  # kept connections that the server had closed; each was replaced before sending
     memory_max_mb: float | None
 
 
@@ -46,6 +47,7 @@ def client_health(run: Run, level: Level, requests: pd.DataFrame) -> ClientHealt
         read_lag_max_ms=_most(requests["read_lag_max_ms"]),
         kernel_stamps_share=_share(stamps == "kernel"),
         new_connection_share=_share(~reused),
+        stale_retries=int(requests["stale_retries"].sum()) if requests["stale_retries"].notna().any() else None,
         memory_max_mb=_most(inside["memory_mb"]),
     )
 
