@@ -31,9 +31,8 @@ def bucket_value_ms(number: int) -> float:
     return LOWEST_MS * math.exp((number - 0.5) / _PER_LOG) if number else 0.0
 
 
-def pack(parts: Sequence[NDArray[np.float64]]) -> Packed:
+def pack(values: NDArray[np.float64]) -> Packed:
     """Values as a small message."""
-    values = np.concatenate(parts)
     counts = np.bincount(bucket_numbers(values))
     numbers = np.flatnonzero(counts)
     return numbers.astype("<u2").tobytes(), counts[numbers].astype("<u4").tobytes(), float(values.sum())

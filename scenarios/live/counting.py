@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis import schema
-from scenarios.live.buckets import pack
+from scenarios.live.buckets import Packed, pack
 from scenarios.recording.clock import Clock
 from scenarios.recording.recorder import ROW_COLUMNS, UNKNOWN_COUNT, Record, placed_unix_s
 from scenarios.spec.scenario import SloSpec
@@ -50,12 +50,18 @@ class _Peek:
 class _Group:
     """What ended since the last message, for one level, phase and length class."""
 
-    __slots__ = ("counts", "failures", "values")
+    __slots__ = ("counts", "failures", "gaps_ms", "values")
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.failures: dict[str, int] = {}
-        self.values: dict[str, list[Floats]] = {metric: [] for metric in METRICS}
+        self.values: dict[str, list[float]] = {metric: [] for metric in ("ttft_ms", "tpot_ms", "e2e_ms")}
+        self.gaps_ms: list[Floats] = []
+
+    def packed(self) -> dict[str, Packed]:
+        """All latencies as histograms."""
+        packed = {metric: pack(np.array(values)) for metric, values in self.values.items() if values}
+        return {**packed, "itl_ms": pack(np.concatenate(self.gaps_ms))} if self.gaps_ms else packed
 
 
 class LiveCounter:
@@ -114,7 +120,7 @@ class LiveCounter:
                     "class": name,
                     "counts": group.counts,
                     "failures": group.failures,
-                    "values": {metric: pack(parts) for metric, parts in group.values.items() if parts},
+                    "values": group.packed(),
                 }
                 for (level, measured, name), group in groups.items()
             ],
@@ -122,9 +128,14 @@ class LiveCounter:
 
     def _add_tokens(self, row: dict[str, Any], arrivals_ms: Floats, counts: NDArray[np.intc]) -> None:
         output_tokens = row["output_tokens"] or len(arrivals_ms)
-        share = output_tokens / len(arrivals_ms)
-        weights = np.where(counts == UNKNOWN_COUNT, share, counts)
+        self._known_tokens += output_tokens
+        self._known_events += len(arrivals_ms)
+        weights = np.where(counts == UNKNOWN_COUNT, output_tokens / len(arrivals_ms), counts)
         unix_s = row["sent_unix_s"] + arrivals_ms / 1000
+        second, level = math.floor(unix_s[0]), self._measured_level(unix_s[0])
+        if unix_s[-1] < second + 1 and self._measured_level(unix_s[-1]) == level:  # the quick way for short answers
+            self._add((second, level), float(weights.sum()))
+            return
         seconds = np.floor(unix_s).astype(np.int64)
         first = int(seconds[0])
         for second, tokens in enumerate(np.bincount(np.maximum(seconds - first, 0), weights).tolist(), first):
@@ -137,8 +148,6 @@ class LiveCounter:
             inside = seconds == second  # the measure phase begins or ends within this second
             for at, weight in zip(unix_s[inside].tolist(), weights[inside].tolist(), strict=True):
                 self._add((second, self._measured_level(at)), weight)
-        self._known_tokens += output_tokens
-        self._known_events += len(arrivals_ms)
 
     def _add(self, place: TokenPlace, tokens: float) -> None:
         self._tokens[place] = self._tokens.get(place, 0.0) + tokens
@@ -172,9 +181,9 @@ class LiveCounter:
             ("e2e_ms", row["e2e_ms"]),
         ):
             if value is not None:
-                values[metric].append(np.array([value]))
+                values[metric].append(value)
         if len(arrivals_ms) > 1:
-            values["itl_ms"].append(np.diff(arrivals_ms))
+            group.gaps_ms.append(arrivals_ms[1:] - arrivals_ms[:-1])
 
     def _meets_slo(self, row: dict[str, Any]) -> bool:
         slo = self._slo

@@ -34,6 +34,12 @@ class LiveLocust:
         loaded: dict[str, Any] = json.loads(self.get("/llm/data"))
         return loaded
 
+    def template_args(self) -> dict[str, Any]:
+        """What Locust's page was made from."""
+        _, _, after = self.get("/").decode().partition("window.templateArgs = ")
+        loaded: dict[str, Any] = json.JSONDecoder().raw_decode(after)[0]
+        return loaded
+
     def start(self, **form: str) -> dict[str, Any]:
         """Send the start form; what Locust answers."""
         body = urllib.parse.urlencode({"user_count": "1", "spawn_rate": "1", **form}).encode()

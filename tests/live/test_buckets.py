@@ -13,7 +13,7 @@ VALUES_MS = np.array([0.0021, 0.5, 8.39, 12.5, 100.6, 575.0, 61_234.5, 3_600_000
 def filled(*parts: np.ndarray) -> Histogram:
     histogram = Histogram()
     for part in parts:
-        histogram.add(pack([part]))
+        histogram.add(pack(part))
     return histogram
 
 
@@ -55,5 +55,5 @@ def test_counts_up_to_a_bound_are_those_below_it():
 
 def test_a_message_of_a_second_is_small():
     drawn = random.Random(1)
-    numbers, counts, _ = pack([np.array([drawn.lognormvariate(2.5, 0.3) for _ in range(25_000)])])
+    numbers, counts, _ = pack(np.array([drawn.lognormvariate(2.5, 0.3) for _ in range(25_000)]))
     assert len(numbers) + len(counts) < 2000

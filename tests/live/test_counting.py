@@ -173,12 +173,12 @@ def test_live_figures_cost_less_than_half_a_microsecond_per_token():
     records = [record(f"0-{number}", 1e9, arrivals) for number in range(200)]
 
     def once() -> float:
-        begin = time.perf_counter()
+        begin = time.process_time()
         for each in records:
             counter.started(each.request_id, None)
             counter.ended(each)
         counter.take()
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     once()
     cost_us = min(once() for _ in range(5)) / (200 * 128) * 1e6

@@ -16,9 +16,7 @@ GAUGES = {"in_flight": 2, "waiting": 0, "users": 2}
 def ended(*ttft_ms: float) -> dict[str, Tally]:
     tally = Tally()
     if ttft_ms:
-        tally.add(
-            {"counts": {"success": len(ttft_ms)}, "failures": {}, "values": {"ttft_ms": pack([np.array(ttft_ms)])}}
-        )
+        tally.add({"counts": {"success": len(ttft_ms)}, "failures": {}, "values": {"ttft_ms": pack(np.array(ttft_ms))}})
     return {"128": tally}
 
 

@@ -1,7 +1,6 @@
 """Starting a run in Locust's web UI, as a user does."""
 
-import json
-import re
+from functools import partial
 
 import pytest
 
@@ -32,16 +31,17 @@ def test_the_form_is_prefilled_and_a_run_started_there_writes_a_complete_run_fol
 def test_a_second_run_with_another_scenario_finds_the_practice_engine_though_the_form_names_the_first_one(web_locust):
     settings = {"load.levels": "1", "load.measure_s": "1"}
     with web_locust("--scenario", "mixed-chat", settings=settings) as locust:
-        first_host = json.loads(re.search(r"window.templateArgs = (\{.*\})", locust.get("/").decode())[1])["host"]
+        first_host = locust.template_args()["host"]
         for speed in ("3", "4"):  # other flags: another practice engine each time
             said = locust.start(host=first_host, overrides=f'engine.practice=["--speed", "{speed}"]')
             assert said["success"], said
-            data = wait_for(lambda flag=f"--speed {speed}": ended_run(locust.data(), flag))
+            data = wait_for(partial(ended_run, locust, f"--speed {speed}"))
             assert data["total"]["success"] == data["total"]["ended"] > 0
             assert data["run"]["host"] != first_host
 
 
-def ended_run(data, flag):
+def ended_run(locust, flag):
     """The figures once the run with this flag has ended."""
+    data = locust.data()
     run = data["run"]
     return data if run and flag in run["engine"] and run["state"] == "ended" else None

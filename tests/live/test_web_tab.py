@@ -145,7 +145,7 @@ def compare_with_the_report(locust):
 def compare_seconds_with_the_token_rows(locust):
     """Once all requests have ended, each second holds exactly the tokens that arrived in it."""
     sent = {row["request_id"]: row for row in locust.finished.rows("requests.csv")}
-    arrived = Counter()
+    arrived: Counter[int] = Counter()
     for token in locust.finished.rows("tokens.csv"):
         request = sent[token["request_id"]]
         if request["outcome"] == "success":
