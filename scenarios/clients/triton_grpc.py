@@ -4,6 +4,7 @@ Kernel stamps can't be had under gRPC: see `scenarios.clients.grpc_streams` for 
 """
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
@@ -234,6 +235,10 @@ class TritonGrpcCall:
         if self._on_token is not None and self._stream is not None and self._stream.sent_s is not None:
             decoder = self._responses.decoder
             self._reported = report_tokens(decoder, self._stream.sent_s, self._reported, self._on_token)
+
+    def events_before(self, instant_s: float) -> int:
+        """How many token events arrived before an instant: for the live view of a long answer."""
+        return bisect_left(self._responses.decoder.arrivals_s, instant_s)
 
     def result(self) -> RequestResult:
         """What is known now."""
