@@ -25,6 +25,7 @@ class ClientHealth:
     coalesced_share: float | None  # reads in which several segments shared one stamp
     read_lag_max_ms: float | None  # longest from a segment's arrival in the kernel to our read
     kernel_stamps_share: float | None  # requests whose arrivals the kernel stamped
+    callback_stamps_share: float | None  # requests whose arrivals gRPC told
     new_connection_share: float | None
     stale_retries: int | None  # kept connections that the server had closed; each was replaced before sending
     memory_max_mb: float | None
@@ -46,6 +47,7 @@ def client_health(run: Run, level: Level, requests: pd.DataFrame) -> ClientHealt
         coalesced_share=float(requests["coalesced_reads"].sum() / reads) if reads else None,
         read_lag_max_ms=_most(requests["read_lag_max_ms"]),
         kernel_stamps_share=_share(stamps == "kernel"),
+        callback_stamps_share=_share(stamps == "callback"),
         new_connection_share=_share(~reused),
         stale_retries=int(requests["stale_retries"].sum()) if requests["stale_retries"].notna().any() else None,
         memory_max_mb=_most(inside["memory_mb"]),
