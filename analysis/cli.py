@@ -1,8 +1,10 @@
 """The commands that read runs: `python -m analysis report RUN`, and the same under `tokenswarm`."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,22 @@ def report(
     _print_or_write(summary, wanted, out)
     if strict and summary.verdict.status != "valid":
         sys.exit(EXIT_NOT_VALID)
+
+
+@main_group.command()
+@click.argument("run")
+@click.option("--level", "number", type=int, help="Number of the level; the last one otherwise.")
+@one_line_errors
+def attainment(run: str, number: int | None) -> None:
+    """Print as JSON how many of a level's requests met the SLO of RUN, and how many were due."""
+    loaded = runs.load(run, with_tokens=False)
+    objective = slo.from_scenario(loaded.info.get("scenario") or {})
+    found = [level for level in windows.levels(loaded) if number in (None, level.number)]
+    if objective is None or not found:
+        raise RunError(f"{run}: no SLO in its scenario" if found else f"{run}: no level {number}")
+    level = found[-1]
+    requests = loaded.requests[windows.measured(loaded, level)]
+    click.echo(json.dumps(asdict(slo.attained(requests, level.dropped + level.missed, objective))))
 
 
 @main_group.command()

@@ -66,6 +66,24 @@ def parse(text: str) -> Slo:
     return Slo(**values)
 
 
+@dataclass(frozen=True, slots=True)
+class Attained:
+    """How many of the requests that a level was to send met every limit; one that was never sent is a miss."""
+
+    met: int
+    due: int
+
+    @property
+    def share(self) -> float | None:
+        """Their share; None where there was nothing to send."""
+        return self.met / self.due if self.due else None
+
+
+def attained(requests: pd.DataFrame, unsent: int, slo: Slo) -> Attained:
+    """Attainment of a level's measured requests beside `unsent` arrivals."""
+    return Attained(int(meets(requests, slo).sum()), len(requests) + unsent)
+
+
 def meets(requests: pd.DataFrame, slo: Slo) -> Mask:
     """Which requests are a success within every limit; a TPOT that a short answer does not have is no miss."""
     good = (requests["outcome"] == schema.SUCCESS).to_numpy()

@@ -1,12 +1,16 @@
 """Which levels a run walks through: those of the scenario, or one after the other as a search asks for them."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from scenarios.pacing.search import Search
 from scenarios.spec import Scenario
 
-Judge = Callable[[], tuple[int, int]]
-"""Of the level that has just ended: how many of its planned requests met the SLO, and how many there were."""
+logger = logging.getLogger(__name__)
+
+Judge = Callable[[], tuple[int, int] | None]
+"""Of the level that has just ended: how many of its requests met the SLO, and how many there were; None: nobody knows."""
 
 
 def steps(scenario: Scenario, search: Search | None, judge: Judge) -> Iterable[float]:
@@ -41,7 +45,26 @@ def search_of(scenario: Scenario) -> Search | None:
     )
 
 
+def search_row(search: Search | None, over: str) -> dict[str, Any] | None:
+    """A search as an entry of run.json: its answer as far as it is known, and all levels tried."""
+    if search is None:
+        return None
+    answer = search.answer()
+    return {
+        "over": over,
+        "level": answer.level,
+        "confidence": round(answer.confidence, 4),
+        "at_limit": answer.at_limit,
+        "finished": bool(search.tried()) and search.next_level() is None,
+        "tried": [{"level": each.level, "share": each.share(), "runs": each.runs} for each in search.tried()],
+    }
+
+
 def _searched(search: Search, judge: Judge) -> Iterator[float]:
     while (level := search.next_level()) is not None:
         yield level
-        search.record(level, *judge())
+        outcome = judge()
+        if outcome is None:
+            return
+        search.record(level, *outcome)
+        logger.info("At %g %s of %s requests met the SLO", level, *outcome)

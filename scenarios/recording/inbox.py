@@ -178,6 +178,10 @@ class Inbox:
         """Whether no worker that is not lost has anything more to start in a level."""
         return all(state.through_level >= level for state in self._living() if state.serving)
 
+    def all_written(self) -> bool:
+        """Whether every record that a worker has told of is on disk, except those of lost workers."""
+        return all(state.written >= state.recorded for state in self._living())
+
     def idle(self) -> bool:
         """Whether nothing is in flight on any worker that is not lost."""
         return not any(state.in_flight for state in self._living())

@@ -20,11 +20,12 @@ from analysis import schema
 from scenarios.pacing.levels import LevelControl
 from scenarios.pacing.open_levels import OpenLevels
 from scenarios.pacing.rebalance import rebalance_if_due
-from scenarios.pacing.steps import steps
+from scenarios.pacing.steps import search_of, search_row, steps
 from scenarios.recording.clock import Clock, now_s
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.run_dir import RunDir
 from scenarios.recording.timeline import Level, Timeline
+from scenarios.running.judging import attained
 from scenarios.running.session import RunInfo
 from scenarios.spec import Scenario
 from scenarios.workload.calibration import Calibration
@@ -72,9 +73,11 @@ class Run:
         self.timeline = Timeline(self._on_level_end, lambda: self._write_run(ended=False))
         self.inbox = Inbox(self.dir, self.timeline, clock.now_unix_s)
         self._clock = clock
+        self.search = None if plan.by_hand else search_of(plan.scenario)
         self.control = self._control(environment.runner)
         self._unsettled: Level | None = None
         self._ending = False
+        self._walk_failed = False
         self.stopped_by = "user"
         self.ended = Event()
         self._runner = environment.runner
@@ -91,6 +94,7 @@ class Run:
         control = self.control
         walk = control.walk_by_hand if isinstance(control, LevelControl) and self.plan.by_hand else control.walk
         self._walk = gevent.spawn(walk)
+        self._walk.link_exception(self._on_walk_failed)
         if isinstance(self._runner, MasterRunner):
             self._greenlets.append(gevent.spawn(self._call_roll_forever, self._runner))
 
@@ -129,7 +133,7 @@ class Run:
         """Nothing lost, something measured, and no planned level left out unless a run time said so."""
         reconciliation = self.inbox.reconciliation()
         measured = [level for level in self.timeline.levels if level.measure_start_unix_s is not None]
-        if not measured or reconciliation["missing"] or self.dir.write_error:
+        if not measured or reconciliation["missing"] or self.dir.write_error or self._walk_failed:
             return False
         return self.plan.by_hand or self.stopped_by in ("plan", "run_time", "workload_end")
 
@@ -140,10 +144,17 @@ class Run:
 
     def _control(self, runner: Runner) -> LevelControl | OpenLevels:
         load = self.plan.scenario.load
-        walked = steps(self.plan.scenario, None, lambda: (0, 0))
+        walked = steps(self.plan.scenario, self.search, self._attained)
         if self.info.open_loop:
             return OpenLevels(self.info.run_id, load, walked, runner, self.timeline, self.inbox, self._clock)
         return LevelControl(load, walked, runner, self.timeline, self.inbox, self._clock)
+
+    def _attained(self) -> tuple[int, int] | None:
+        return attained(self.dir.path, self.inbox, len(self.timeline.levels))
+
+    def _on_walk_failed(self, failed: gevent.Greenlet) -> None:
+        logger.critical("Level control has failed, the run ends here: %r", failed.exception)
+        self._walk_failed = self.control.done = True
 
     def _on_level_end(self, level: Level) -> None:
         if self._ending and isinstance(self.control, OpenLevels):
@@ -224,6 +235,7 @@ class Run:
                 "worker_events": self.inbox.worker_events,
                 "workers": [state.row() for state in self.inbox.workers.values()],
                 "levels": [level.row() for level in self.timeline.levels],
+                "search": search_row(self.search, plan.scenario.load.over),
                 "reconciliation": self.inbox.reconciliation(),
                 "warnings": self._warnings(),
             }
