@@ -48,6 +48,8 @@ class CountingCall:
     def __init__(self, call: Call, count: Callable[[str], int]) -> None:
         self._call = call
         self._count = count
+        if hasattr(call, "events_before"):  # a stream that the live view can look into
+            self.events_before: Callable[[float], int] = call.events_before
 
     def run(self) -> None:
         self._call.run()
