@@ -2,6 +2,7 @@
 
 import csv
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -122,6 +123,8 @@ def test_refused_connections_are_rows_too(played):
     assert outcomes(run) == {("failure", "connect"): 3}
     assert run.chats == []
     assert no_traceback(run.finished)
+    sent = [float(row["sent_unix_s"]) for row in run.rows]
+    assert min(later - earlier for earlier, later in pairwise(sent)) >= 1  # a dead engine is not asked all the time
 
 
 def test_a_run_without_any_success_is_reported(played):

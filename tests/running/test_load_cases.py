@@ -2,12 +2,17 @@
 
 import json
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
+from statistics import mean
+
+import pytest
 
 from tests.support.locust_run import Finished, command, finish, started
-from tests.support.played import END, Script, play, small_event
+from tests.support.played import DATASET, END, Script, play, small_event
 from tests.support.scripted_server import Answer
 
+UNUSED = dict.fromkeys(("load.levels", "load.ramp_s", "load.measure_s", "load.warmup_requests"))  # by a trace
 ONE_SECOND = Answer([(1000, small_event("t")), (0, END)])
 
 
@@ -17,6 +22,26 @@ def test_150_users_are_150_requests_at_the_server_at_once(tmp_path):
     assert Counter(row["outcome"] for row in rows) == {"success": 150}
     assert played.server.peak_in_flight == 150
     assert max(played.off_ms(row, "e2e_ms", 1000) for row in rows) < 200
+
+
+def test_waiting_for_a_place_counts_from_the_plan_and_is_shown_beside_what_the_server_took(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    rows = [{"timestamp": at_ms, "input_length": 20, "output_length": 1} for at_ms in (0, 100, 200, 300, 400)]
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {"load.mode": "trace", "load.max_in_flight": "1", "workload.trace.file": str(trace), **DATASET, **UNUSED}
+    played = play(tmp_path / "run", Script(Answer([(300, small_event("t")), (0, END)]), settings=settings))
+    sent = played.rows
+    late_ms = list(accumulate(map(played.late_ms, sent)))  # one that is late makes those behind it late
+    assert [played.off_ms(row, "first_token_ms", 300) < 20 for row in sent] == [True] * 5
+    from_plan_ms = [float(row["first_token_ms"]) - float(row["planned_ms"]) for row in sent]
+    for right_ms, found_ms, server_ms in zip((300, 500, 700, 900, 1100), from_plan_ms, late_ms, strict=True):
+        assert found_ms == pytest.approx(right_ms, abs=40 + server_ms)
+    latencies = played.report["levels"][0]["latencies"]
+    waits_ms = [float(row["started_ms"]) - float(row["planned_ms"]) for row in sent]
+    assert latencies["queue_ms"]["mean"] == pytest.approx(mean(waits_ms), abs=0.01)
+    assert latencies["queue_ms"]["mean"] == pytest.approx(400, abs=30 + late_ms[-1])
+    assert latencies["ttft_from_plan_ms"]["mean"] == pytest.approx(mean(from_plan_ms), abs=0.01)
+    assert "TTFT from plan" in played.finished.output
 
 
 def test_64_users_with_prompts_of_200_kb_see_the_servers_ttft_or_a_mark_that_they_do_not(tmp_path):

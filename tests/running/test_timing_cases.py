@@ -183,6 +183,8 @@ def test_idle_connections_that_the_server_closes_are_no_failures(played):
     assert sorted(run.off_ms(row, "first_token_ms", 100) for row in rows)[47] < 30  # p95: 48th of 50
     assert sum(int(row["stale_retries"]) for row in rows) > 0
     assert len(run.chats) == 50
+    (level,) = run.report["levels"]
+    assert level["client"]["stale_retries"] > 0
 
 
 def test_a_stream_may_take_its_time_within_the_limits_between_its_tokens(played):

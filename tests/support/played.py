@@ -27,7 +27,7 @@ class Script:
     chat: Chat
     users: int = 1
     requests: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str | None] = field(default_factory=dict)
     arguments: Sequence[str] = ()
     server: Mapping[str, Any] = field(default_factory=dict)
     locustfile: Path = CHAT
@@ -91,7 +91,7 @@ def play(folder: Path, script: Script) -> Played:
         chats.append(seen)
         return chosen(script.chat, len(chats) - 1, seen)
 
-    settings = {
+    settings: dict[str, str | None] = {
         "load.levels": str(script.users),
         "load.warmup_s": "0",
         "load.warmup_requests": "0",
