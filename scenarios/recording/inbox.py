@@ -24,6 +24,27 @@ from scenarios.recording.timeline import Timeline
 logger = logging.getLogger(__name__)
 
 
+class Numbers:
+    """The numbers of a worker's batches so far, small however long the run is: all below one, and a few above."""
+
+    def __init__(self) -> None:
+        self._below = 0
+        self._above: set[int] = set()
+
+    def __contains__(self, number: int) -> bool:
+        return number < self._below or number in self._above
+
+    def __len__(self) -> int:
+        return self._below + len(self._above)
+
+    def add(self, number: int) -> None:
+        """Take a number in."""
+        self._above.add(number)
+        while self._below in self._above:
+            self._above.remove(self._below)
+            self._below += 1
+
+
 @dataclass(slots=True)
 class WorkerState:
     """One worker as the master knows it; written to run.json."""
@@ -51,13 +72,14 @@ class WorkerState:
     through_level: int = 0  # the last level of which it has nothing more to start
     arrivals: list[list[int]] = field(default_factory=list)  # of the last levels: number, planned, dropped, started
     last_end_unix_s: float | None = None
-    batches: set[int] = field(default_factory=set)  # numbers of the batches written
+    batches: Numbers = field(default_factory=Numbers)  # those written
+    queued: set[int] = field(default_factory=set)  # those that wait to be written
 
     def row(self) -> dict[str, Any]:
         """The worker as an entry of run.json."""
         state = asdict(self)
         state["batches"] = len(self.batches)
-        for name in ("oldest_unix_s", "last_end_unix_s", "serving", "through_level", "arrivals"):
+        for name in ("queued", "oldest_unix_s", "last_end_unix_s", "serving", "through_level", "arrivals"):
             del state[name]  # of the moment
         return state
 
@@ -112,9 +134,10 @@ class Inbox:
     def on_batch(self, worker: int, number: int, crc32: int, payload: bytes, acknowledge: Callable[[], None]) -> None:
         """A batch of records; acknowledged once it is written."""
         state = self.workers[worker]
-        if number in state.batches:
+        if number in state.batches or number in state.queued:
             self.duplicate_batches += 1
-            acknowledge()
+            if number in state.batches:
+                acknowledge()
             return
         try:
             records = decode_records(payload) if zlib.crc32(payload) == crc32 else None
@@ -124,8 +147,14 @@ class Inbox:
             self.damaged_batches += 1
             logger.error("Batch %s of worker %s came damaged; waiting for it to be sent again", number, worker)
             return
-        state.batches.add(number)
-        self._queue.put((state, records, acknowledge))
+        state.queued.add(number)
+
+        def written() -> None:
+            state.queued.remove(number)
+            state.batches.add(number)
+            acknowledge()
+
+        self._queue.put((state, records, written))
 
     def on_local(self, worker: int, record: Record) -> None:
         """A record of a user in this very process."""
@@ -134,11 +163,11 @@ class Inbox:
     def write_forever(self) -> None:
         """Write what is queued, until killed."""
         while True:
-            state, records, acknowledge = self._queue.get()
+            state, records, written = self._queue.get()
             self._writing = True
             self._run_dir.write_records(records, self._timeline.locate)
             state.written += len(records)
-            acknowledge()
+            written()
             self._writing = False
             gevent.sleep(0)
 

@@ -13,7 +13,7 @@ import pytest
 from analysis import schema
 from scenarios.clients.call import LLMRequest, RequestResult
 from scenarios.recording.clock import Clock
-from scenarios.recording.inbox import Inbox
+from scenarios.recording.inbox import Inbox, Numbers
 from scenarios.recording.outbox import SPOOL_HEADER, Outbox, decode_records, encode_records
 from scenarios.recording.recorder import Record, Recorder
 from scenarios.recording.run_dir import RunDir
@@ -88,6 +88,25 @@ def test_a_batch_that_comes_twice_is_written_once_and_acknowledged_twice(inbox: 
         assert len(rows(inbox, schema.REQUESTS_FILE)) == 5
     assert acknowledged == [0, 0]
     assert inbox.duplicate_batches == 1
+
+
+def test_a_batch_that_comes_again_while_it_waits_to_be_written_is_acknowledged_when_it_is(inbox: Inbox) -> None:
+    payload = encode_records(records(5))
+    acknowledged: list[int] = []
+    for _ in range(2):
+        inbox.on_batch(3, 0, zlib.crc32(payload), payload, lambda: acknowledged.append(0))
+    assert acknowledged == []
+    assert len(rows(inbox, schema.REQUESTS_FILE)) == 5
+    assert acknowledged == [0]
+
+
+def test_numbers_are_small_however_many_there_are() -> None:
+    numbers = Numbers()
+    for number in (0, 1, 3, 5, 2):
+        numbers.add(number)
+    assert [number in numbers for number in range(7)] == [True, True, True, True, False, True, False]
+    assert len(numbers) == 5
+    assert numbers._above == {5}  # 4 is still to come
 
 
 def test_a_damaged_batch_is_not_acknowledged_so_that_it_comes_again(inbox: Inbox) -> None:
