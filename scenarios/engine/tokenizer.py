@@ -1,8 +1,8 @@
 """The practice engine's tokenizer: simple, fast and the same for prompts, answers and /tokenize.
 
 One token is a word of letters together with the blank before it, or up to three digits, or any other
-single character that is not white space: of scripts without blanks between words, each one. Other white
-space belongs to no token. So "In 2024, it ran." has the 7 tokens "In", "202", "4", ",", " it", " ran", ".".
+single character that is not white space; Chinese, Japanese and Korean characters are a token each. Other
+white space belongs to no token. So "In 2024, it ran." has the 7 tokens "In", "202", "4", ",", " it", " ran", ".".
 """
 
 import re

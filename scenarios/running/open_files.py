@@ -6,16 +6,17 @@ from math import ceil, inf
 from scenarios.spec import LoadSpec
 
 BESIDE_STREAMS = 128  # the run's files, Locust's own sockets, libraries
-
-
-UNBOUNDED = 4096  # streams at once of a worker's open loop: as many as a slow engine makes of them
+UNBOUNDED = 4096  # streams of an open loop without a cap, as far as a worker can have so many: who knows?
 
 
 def streams_at_once(load: LoadSpec, workers: int = 1) -> int:
-    """The most streams that one of the workers has open; of an open loop without a cap, a guess."""
-    if load.open_loop:
-        return ceil((load.max_in_flight or load.requests or UNBOUNDED) / workers)
-    return ceil((load.search.highest if load.search else max(load.levels)) / workers)
+    """The most streams that one of the workers has open, as far as the scenario tells."""
+    if load.mode == "concurrency":
+        return ceil(max(load.levels) / workers)
+    if cap := load.max_in_flight or load.requests:
+        return ceil(cap / workers)
+    possible = _number(resource.getrlimit(resource.RLIMIT_NOFILE)[1]) - BESIDE_STREAMS
+    return int(max(1, min(UNBOUNDED, possible)))
 
 
 def lift_limit(streams: int) -> str | None:
