@@ -64,7 +64,12 @@ class Board:
         in_flight = sum(in_flight for in_flight, _ in self._under_way.values())
         waiting = sum(waiting for _, waiting in self._under_way.values())
         fresh, self._fresh = self._fresh, {}
-        gauges: dict[str, float] = {"in_flight": in_flight, "waiting": waiting, "users": self.watched.user_count()}
+        gauges: dict[str, float] = {
+            "in_flight": in_flight,
+            "waiting": waiting,
+            "queued": self._queued(),
+            "users": self.watched.user_count(),
+        }
         self._point = self._series.close_second(self.watched.now_unix_s(), fresh, gauges)
 
     def end(self) -> None:
@@ -165,6 +170,14 @@ class Board:
         return rows
 
     # Helpers
+
+    def _queued(self) -> float:
+        """About how many requests of an open loop are due and not started: how late it is, times its rate."""
+        level = self.level
+        states = [state for state in self.watched.inbox.workers.values() if state.serving and not state.lost]
+        if level is None or self.ended or level.mode != "rate" or not states:
+            return 0
+        return round(level.requested * sum(state.late_s for state in states) / len(states))
 
     def _bands(self) -> list[dict[str, Any]]:
         """Measure phases of the last levels, for the charts."""

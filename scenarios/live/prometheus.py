@@ -113,6 +113,7 @@ def _gauges(board: Board, run: str) -> Iterator[Metric]:
     values = {
         "requests_in_flight": ("Requests in flight", now.get("in_flight")),
         "requests_waiting": ("Requests in flight that wait for their first token", now.get("waiting")),
+        "requests_queued": ("Requests of an open loop that are due and not started", now.get("queued")),
         "users": ("Users of the load generator", now.get("users")),
         "level": ("Number of the level that runs, from 1", level.level if level else None),
         "requested_load": ("Requested concurrency or rate of the level", level.requested if level else None),

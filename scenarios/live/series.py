@@ -18,6 +18,8 @@ MINUTE_S = 60
 MINUTES_KEPT = 1800  # 30 hours
 TOKEN_DELAY_S = 2  # workers tell once a second: until then a second's tokens are not all there
 
+GAUGES = ("in_flight", "waiting", "queued", "users")
+
 Point = dict[str, Any]
 ByClass = Mapping[str, Tally]
 
@@ -108,7 +110,7 @@ class Series:
         seconds = max(1, last - first)
         # a minute's tokens: those of the seconds that were complete when it ended
         tokens = sum(self._tokens.get(s, 0.0) for s in range(first - TOKEN_DELAY_S, last - TOKEN_DELAY_S))
-        gauges = {name: _mean(point[name] for point in points) for name in ("in_flight", "waiting", "users")}
+        gauges = {name: _mean(point[name] for point in points) for name in GAUGES}
         self._minutes.append({"t": last, "tok_s": max(0.0, tokens / seconds), **gauges, **_figures(minute, seconds)})
 
 

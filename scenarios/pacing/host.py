@@ -94,8 +94,10 @@ class ArrivalHost:
         counts = {level: dict(each) for level, each in self._counts.items()}
         for what, planned_s in self._recent:
             self._add(counts, what, planned_s)
+        due_s = self._loop.next_due_s
         return {
             "serving": self._hosting.locked(),
+            "late_s": 0.0 if due_s is None else max(0.0, now_s() - due_s),
             "through_level": self._loop.through_level,
             "arrivals": [[level, *each.values()] for level, each in counts.items()][-KEPT_LEVELS:],
         }

@@ -10,7 +10,7 @@ from scenarios.live.buckets import pack
 from scenarios.live.figures import Tally
 from scenarios.live.series import Series, Window
 
-GAUGES = {"in_flight": 2, "waiting": 0, "users": 2}
+GAUGES = {"in_flight": 2, "waiting": 0, "queued": 0, "users": 2}
 
 
 def ended(*ttft_ms: float) -> dict[str, Tally]:

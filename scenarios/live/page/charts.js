@@ -7,8 +7,8 @@ window.liveCharts = (() => {
     { id: "ttft_ms", title: "TTFT", note: "ms, requests that ended in the last 10 s", lines: latency("ttft_ms"), slo: "ttft_ms" },
     { id: "tpot_ms", title: "TPOT", note: "ms per output token", lines: latency("tpot_ms"), slo: "tpot_ms" },
     { id: "tok_s", title: "Output tokens/s", note: "by time of arrival, in flight included", lines: [{ name: "tokens/s", colour: "tokens", area: true, of: (p) => p.tok_s }] },
-    { id: "in_flight", title: "In flight", note: "requests; waiting = no token yet", lines: [
-      { name: "in flight", colour: "flight", of: (p) => p.in_flight }, { name: "waiting", colour: "wait", area: true, of: (p) => p.waiting }, { name: "users", colour: "users", dashed: true, of: (p) => p.users }] },
+    { id: "in_flight", title: "In flight", note: "waiting: no token yet; queued: due, not started", lines: [
+      { name: "in flight", colour: "flight", of: (p) => p.in_flight }, { name: "waiting", colour: "wait", area: true, of: (p) => p.waiting }, { name: "queued", colour: "bad", of: (p) => p.queued || null }, { name: "users", colour: "users", dashed: true, of: (p) => p.users }] },
     { id: "itl_ms", title: "ITL", note: "ms between token events", lines: latency("itl_ms") },
     { id: "e2e_ms", title: "E2E latency", note: "ms, sent to end mark", lines: latency("e2e_ms"), slo: "e2e_ms" },
     { id: "requests", title: "Requests/s", note: "ended, whatever became of them", lines: [

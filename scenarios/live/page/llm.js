@@ -115,7 +115,7 @@
       tile("Output", whole(now.tok_s), "tokens/s", "last 5 s"),
       tile("TTFT p95", short(of("ttft_ms")[1]), "ms", `p50 ${short(of("ttft_ms")[0])} · ${scope}`, over("ttft_ms")),
       tile("TPOT p95", short(of("tpot_ms")[1]), "ms", `p50 ${short(of("tpot_ms")[0])} · ${scope}`, over("tpot_ms")),
-      tile("In flight", whole(now.in_flight), "", `${whole(now.waiting)} wait for a token`),
+      tile("In flight", whole(now.in_flight), "", `${whole(now.waiting)} wait for a token${now.queued ? `, ${whole(now.queued)} queued` : ""}`),
       tile("Requests", whole(total.ended), "ended", `${whole(started)} started`),
       tile("Without success", whole(lost), "", total.ended ? percent(lost / total.ended) : "–", lost ? "bad" : ""),
       ...(slo ? [tile("Within the SLO", percent(row && row.slo_share), "", `${percent(slo.attainment)} asked for`, row && row.slo_share != null ? (row.slo_share >= slo.attainment ? "good" : "bad") : "")] : []),
