@@ -71,6 +71,7 @@ class WorkerState:
     serving: bool = False  # starts requests by announcements
     through_level: int = 0  # the last level of which it has nothing more to start
     arrivals: list[list[int]] = field(default_factory=list)  # of the last levels: number, planned, dropped, started
+    late_s: float = 0.0  # how long the next request has been due
     last_end_unix_s: float | None = None
     batches: Numbers = field(default_factory=Numbers)  # those written
     queued: set[int] = field(default_factory=set)  # those that wait to be written
@@ -79,7 +80,7 @@ class WorkerState:
         """The worker as an entry of run.json."""
         state = asdict(self)
         state["batches"] = len(self.batches)
-        for name in ("queued", "oldest_unix_s", "last_end_unix_s", "serving", "through_level", "arrivals"):
+        for name in ("queued", "oldest_unix_s", "last_end_unix_s", "serving", "through_level", "arrivals", "late_s"):
             del state[name]  # of the moment
         return state
 
