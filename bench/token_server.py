@@ -101,7 +101,8 @@ class TokenServer:
             answer = json.dumps(wanted).encode()
             self.connections[fd].setblocking(True)
             self.connections[fd].sendall(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer) + answer
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)
+                + answer
             )
             self.connections[fd].setblocking(False)
 

@@ -75,7 +75,9 @@ def burn(share: float) -> float:
 def run_bare(plan: Plan) -> None:
     body = json.dumps(BODY).encode()
     request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-    poll, sockets, kept = select.epoll(), {}, {}
+    poll = select.epoll()
+    sockets: dict[int, socket.socket] = {}
+    kept: dict[int, list[tuple[float, bytes]]] = {}
     for _ in range(plan.streams):
         sock = socket.create_connection(("127.0.0.1", plan.port))
         sock.setblocking(False)
@@ -137,7 +139,7 @@ def run_sdk(plan: Plan) -> None:
             body: Any = BODY
             for chunk in client.chat.completions.create(**body, extra_headers={"x-request-id": name} if name else {}):
                 if chunk.choices and chunk.choices[0].delta.content:
-                    seen.append(time.perf_counter())
+                    seen.append(time.perf_counter())  # noqa: PERF401  (as people write it)
             if name:
                 plan.arrivals[name] = seen
 
@@ -183,7 +185,7 @@ def run_aiohttp(plan: Plan) -> None:
 
     async def everybody() -> None:
         async def burner() -> None:
-            while plan.going_on:
+            while plan.going_on:  # noqa: ASYNC110  (it works in between)
                 await asyncio.sleep(burn(plan.burn))
 
         timeout = aiohttp.ClientTimeout(total=None)

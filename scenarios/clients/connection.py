@@ -7,18 +7,18 @@ without any limit on their number: a limit would make requests wait and book the
 
 import resource
 import ssl
-import time
 from _socket import MSG_PEEK
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import gevent.socket
 from gevent.hub import Waiter, get_hub
 from httptools import HttpParserError
 
-from scenarios.clients import stamps
 from scenarios.clients.dial import Route, WireError, dial
 from scenarios.clients.response import Response
+from scenarios.clients.stamps import ANCILLARY_BYTES, arrival_s, enable_stamps
 
 _READ_BYTES = 65536
 _LIBEV_READ = 1
@@ -41,7 +41,7 @@ class Connection:
     def __init__(self, route: Route, context: ssl.SSLContext | None, timeout_s: float | None) -> None:
         self.route = route
         self._sock, self._tls = dial(route, context, timeout_s)
-        stamps.enable(self._sock)
+        enable_stamps(self._sock)
         self._recvmsg = self._sock.recvmsg
         self._io = get_hub().loop.io(self._sock.fileno(), _LIBEV_READ)
         self._waiter: Waiter | None = None
@@ -61,7 +61,7 @@ class Connection:
         self._io.start(self._on_readable)
         view = memoryview(self._tls.encrypt(request) if self._tls else request)
         while True:
-            sent_s = time.perf_counter()
+            sent_s = perf_counter()
             try:
                 view = view[self._sock.send(view) :]
                 if not view:
@@ -79,7 +79,7 @@ class Connection:
         waiter = self._waiter = Waiter()
         timer = None
         if until_s is not None:
-            timer = get_hub().loop.timer(max(0.0, until_s - time.perf_counter()))
+            timer = get_hub().loop.timer(max(0.0, until_s - perf_counter()))
             timer.start(waiter.switch, None)
         try:
             waiter.get()
@@ -98,17 +98,17 @@ class Connection:
     def _on_readable(self) -> None:
         response = self.response
         try:
-            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, stamps.ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._ended(error.strerror or str(error))
             return
-        read_s = time.perf_counter()
+        read_s = perf_counter()
         if not data:
             self._ended(None)
             return
-        arrived_s = stamps.arrival_s(ancillary, read_s)
+        arrived_s = arrival_s(ancillary, read_s)
         if arrived_s is None:
             arrived_s = read_s
             response.unstamped_reads += 1
@@ -141,7 +141,7 @@ class Connection:
 
     def _ended(self, error: str | None) -> None:
         self._io.stop()
-        self.response.end_of_input(time.perf_counter(), error)
+        self.response.end_of_input(perf_counter(), error)
         if self._waiter is not None:
             waiter, self._waiter = self._waiter, None
             waiter.switch(None)
@@ -155,7 +155,7 @@ class Connection:
         response = self.response
         if not response.complete and not response.closed and pool.keeps:
             response.discard()
-            self.wait(time.perf_counter() + _DRAIN_WAIT_S)
+            self.wait(perf_counter() + _DRAIN_WAIT_S)
         if response.complete or response.closed or not pool.keeps:
             self._keep_or_close(pool)
         else:

@@ -116,12 +116,14 @@ def chat_chunk(data: bytes) -> Chunk:
 
 
 def chat_chunks(array: bytes) -> list[Chunk]:
-    """Many events as one JSON array, for speed; [] where any of them needs the patience of `chat_chunk`."""
+    """Many events as one JSON array, for speed; [] where any of them is of no regular type.
+
+    Those without choices, or with an error, still want to be looked at by `chat_chunk`.
+    """
     try:
-        chunks = _decode_chunks(array)
+        return _decode_chunks(array)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    return [] if any(chunk.choices is None or chunk.error for chunk in chunks) else chunks
 
 
 def _tolerant_chunk(value: Any) -> Chunk:

@@ -9,16 +9,19 @@ read. A read that joins several segments carries only the last one's stamp: see 
 
 import struct
 import sys
-import time
 from _socket import CMSG_SPACE, SOL_SOCKET, socket
 from dataclasses import dataclass
+from time import perf_counter
+from time import time as unix_time
 
 # Not in Python's socket module; the value of every Linux platform Python has wheels for.
 _SO_TIMESTAMPNS = 35
-_TIMESPEC = struct.Struct("@qq")
+_TIMESPEC = struct.Struct("@qq")  # of 64-bit systems; elsewhere there are no kernel stamps
+_unpack = _TIMESPEC.unpack
 
 # Room for one timestamp in recvmsg's ancillary data; 0 switches ancillary data off.
-ANCILLARY_BYTES = CMSG_SPACE(_TIMESPEC.size) if sys.platform == "linux" else 0
+_HAS_STAMPS = sys.platform == "linux" and sys.maxsize > 2**32
+ANCILLARY_BYTES = CMSG_SPACE(_TIMESPEC.size) if _HAS_STAMPS else 0
 
 # An age outside of this is a stepped clock, not a late read.
 _MAX_AGE_S = 60.0
@@ -44,7 +47,7 @@ COUNTERS = Counters()
 _keeper_fd: int | None = None
 
 
-def enable(sock: socket) -> bool:
+def enable_stamps(sock: socket) -> bool:
     """Ask the kernel for receive stamps on `sock`; False where it has none."""
     global _keeper_fd
     if not ANCILLARY_BYTES:
@@ -64,26 +67,21 @@ def enable(sock: socket) -> bool:
 
 def arrival_s(ancillary: list[tuple[int, int, bytes]], read_s: float) -> float | None:
     """When the kernel received what was read at `read_s`, on the same clock; None without a usable stamp."""
-    unix_s = time.time()
-    if time.perf_counter() - read_s > _MAX_BETWEEN_CLOCKS_S:
+    now_s, unix_s = read_s, unix_time()
+    if perf_counter() - read_s > _MAX_BETWEEN_CLOCKS_S:
         now_s, unix_s = _both_clocks()  # the process lost its CPU between the two clocks: together they would lie
-    else:
-        now_s = read_s
     if not ancillary:
         return None
-    _level, _kind, value = ancillary[0]  # nothing else was asked for
-    if len(value) != _TIMESPEC.size:
-        return None
-    seconds, nanoseconds = _TIMESPEC.unpack(value)
+    seconds, nanoseconds = _unpack(ancillary[0][2])  # nothing else was asked for
     age_s: float = unix_s - seconds - nanoseconds * 1e-9
     return now_s - age_s if -0.001 < age_s < _MAX_AGE_S else None
 
 
 def _both_clocks() -> tuple[float, float]:
     """Monotonic and realtime clock as of the same instant."""
-    now_s, unix_s = time.perf_counter(), time.time()
+    now_s, unix_s = perf_counter(), unix_time()
     for _ in range(10):
-        if time.perf_counter() - now_s < _MAX_BETWEEN_CLOCKS_S:
+        if perf_counter() - now_s < _MAX_BETWEEN_CLOCKS_S:
             break
-        now_s, unix_s = time.perf_counter(), time.time()
+        now_s, unix_s = perf_counter(), unix_time()
     return now_s, unix_s

@@ -99,9 +99,14 @@ class StreamDecoder:
         self.events += plain
         self._texts += texts
         self._token_events(texts, arrived_s[:plain])
-        for chunk, instant_s in zip(chunks[plain:], arrived_s[plain:], strict=True):
-            if not self.ended:
-                self.take(chunk, instant_s)
+        for i in range(plain, count):
+            if self.ended:
+                break
+            chunk = chunks[i]
+            if chunk.choices is None or chunk.error:
+                self.feed(pieces[i], arrived_s[i])
+            else:
+                self.take(chunk, arrived_s[i])
         return count
 
     def finish(self, arrived_s: float) -> None:
@@ -183,7 +188,7 @@ class StreamDecoder:
     def _plain_text(self, chunk: Chunk) -> str:
         """The text of what nearly every event is: more answer of the only choice, and nothing else. "" if not."""
         choices = chunk.choices
-        if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error:
+        if chunk.usage is not None or chunk.error or not choices or len(choices) != 1:
             return ""
         choice = choices[0]
         if choice.finish_reason or choice.token_ids or choice.index != self._first_choice:

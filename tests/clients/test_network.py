@@ -95,7 +95,10 @@ def test_150_users_are_150_requests_at_once() -> None:
         results = many(server.url, 150)
     assert server.peak_in_flight == 150
     assert {r.outcome for r in results} == {"success"}
-    assert max(r.e2e_ms for r in results) < 1000 + 200 + max(seen.late_ms for seen in server.requests)
+    # how long the server, on a busy machine, took to see all of them, and was late with its answers
+    seen_s = [seen.at_s for seen in server.requests]
+    late_ms = (max(seen_s) - min(seen_s)) * 1000 + max(seen.late_ms for seen in server.requests)
+    assert max(r.e2e_ms for r in results) < 1000 + 200 + late_ms
 
 
 def test_an_idle_connection_that_the_server_closed_fails_no_request() -> None:
@@ -297,7 +300,8 @@ def test_a_busy_client_does_not_take_unread_tokens_for_a_silent_server() -> None
         client = build_client(api="chat", base_url=server.url, model="m", timeouts=Timeouts(first_token_s=0.2))
         call = client.call(LLMRequest(prompt="x"))
         job = gevent.spawn(call.run)
-        gevent.sleep(0.01)
+        while not server.requests:
+            gevent.sleep(0.002)
         time.sleep(0.6)  # the whole process stands still, longer than the limit
         job.join()
         result = call.result()
