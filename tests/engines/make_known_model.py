@@ -4,7 +4,7 @@ Attention and MLP add nothing; the output layer maps each token to its successor
 `<think>` + 5 words + `</think>` + 12 words + end of text = 20 tokens. With `ignore_eos`, or for a plain
 completion, the model walks a cycle of ASCII words and never ends by itself.
 
-Writes OUTDIR/hf (tokenizer and config, for Dynamo), OUTDIR/known.gguf (for llama.cpp) and
+Writes OUTDIR/hf (for Dynamo, and with its weights for vLLM), OUTDIR/known.gguf (for llama.cpp) and
 OUTDIR/expected.json. Needs no torch: runs in the engines' environment within two seconds.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 HIDDEN = 128
@@ -36,7 +37,7 @@ def main() -> None:
     hf.mkdir(parents=True, exist_ok=True)
     tokenizer = train_tokenizer()
     think, answer, successor = make_chain(tokenizer)
-    write_hf(hf, tokenizer)
+    write_hf(hf, tokenizer, successor)
     write_gguf(out / "known.gguf", tokenizer, successor)
     expected = {
         "think": tokenizer.decode(think),
@@ -86,8 +87,8 @@ def make_chain(tokenizer: Tokenizer) -> tuple[list[int], list[int], np.ndarray]:
     return think, answer, successor
 
 
-def write_hf(hf: Path, tokenizer: Tokenizer) -> None:
-    """What Dynamo reads of a model folder; its mocker needs no weights."""
+def write_hf(hf: Path, tokenizer: Tokenizer, successor: np.ndarray) -> None:
+    """A model folder; Dynamo's mocker reads all of it but the weights."""
     special = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": EOS}
     config = {
         "architectures": ["LlamaForCausalLM"],
@@ -99,6 +100,9 @@ def write_hf(hf: Path, tokenizer: Tokenizer) -> None:
         "num_attention_heads": HIDDEN // 32,
         "num_key_value_heads": HIDDEN // 32,
         "max_position_embeddings": CONTEXT_TOKENS,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": False,
+        "dtype": "float32",
         **special,
     }
     tokenizer_config = {
@@ -115,6 +119,29 @@ def write_hf(hf: Path, tokenizer: Tokenizer) -> None:
     (hf / "generation_config.json").write_text(json.dumps(special))
     (hf / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
     (hf / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    tensors = {hf_name(name): np.ascontiguousarray(tensor) for name, tensor in weights(successor).items()}
+    save_file(tensors, hf / "model.safetensors", metadata={"format": "pt"})
+
+
+def hf_name(gguf_name: str) -> str:
+    """`blk.0.attn_q.weight` → `model.layers.0.self_attn.q_proj.weight`."""
+    layer, _, rest = gguf_name.removeprefix("blk.").partition(".")
+    if layer.isdigit():
+        return f"model.layers.{layer}.{HF_NAMES[rest.removesuffix('.weight')]}.weight"
+    return {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}[layer] + ".weight"
+
+
+HF_NAMES = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
 
 
 def write_gguf(path: Path, tokenizer: Tokenizer, successor: np.ndarray) -> None:
