@@ -28,7 +28,7 @@ _SPARE_FDS = 100
 
 # After an end mark the rest of the message is read away: so long while the request waits, so that the user's
 # next one finds the connection free, and so long behind its back, before the connection is closed instead.
-_DRAIN_WAIT_S = 0.05
+_DRAIN_WAIT_S = 0.1
 _DRAIN_S = 5.0
 _DRAIN_READS = 1000
 

@@ -70,6 +70,14 @@ def many(url: str, users: int, each: int = 1, pause_s: float = 0, **options: Any
     return results
 
 
+def lateness_ms(server: ScriptedServer, results: list[RequestResult]) -> float:
+    """How long the server, on a busy machine, took to see a request and was late with its answer, at most."""
+    sent_s = sorted(r.sent_s for r in results)
+    seen_s = sorted(seen.at_s for seen in server.requests)
+    to_see_ms = max((seen - sent) * 1000 for seen, sent in zip(seen_s, sent_s, strict=True))
+    return to_see_ms + max(seen.late_ms for seen in server.requests)
+
+
 # ---------------------------------------------------------------------- connections
 
 
@@ -95,10 +103,7 @@ def test_150_users_are_150_requests_at_once() -> None:
         results = many(server.url, 150)
     assert server.peak_in_flight == 150
     assert {r.outcome for r in results} == {"success"}
-    # how long the server, on a busy machine, took to see all of them, and was late with its answers
-    seen_s = [seen.at_s for seen in server.requests]
-    late_ms = (max(seen_s) - min(seen_s)) * 1000 + max(seen.late_ms for seen in server.requests)
-    assert max(r.e2e_ms for r in results) < 1000 + 200 + late_ms
+    assert max(r.e2e_ms for r in results) < 1000 + 200 + lateness_ms(server, results)
 
 
 def test_an_idle_connection_that_the_server_closed_fails_no_request() -> None:
@@ -374,9 +379,12 @@ def test_tls_is_set_up_once_and_apart_from_latency(ca: trustme.CA) -> None:
     with ca.cert_pem.tempfile() as ca_file, slow as server:
         results = many(server.url, 4, each=5, ca_file=ca_file)
     assert {r.outcome for r in results} == {"success"}
-    assert len([r for r in results if r.connect_ms > 0]) == 4
-    assert all(r.connect_ms == 0 or r.connect_ms >= 80 for r in results)
-    late_ms = max(seen.late_ms for seen in server.requests)
+    late_ms = lateness_ms(server, results)
+    connected = [r.connect_ms for r in results if r.connect_ms > 0]
+    # an answer whose last chunk comes late keeps its connection busy: the next request takes a new one
+    assert len(connected) == server.connections
+    assert len(connected) == 4 or late_ms > 30
+    assert min(connected) >= 80
     assert all(r.first_token_ms == pytest.approx(100, abs=20 + late_ms) for r in results)
     assert {r.stamp for r in results} == {"kernel"}  # of the segment that completed the TLS record
 
