@@ -4,8 +4,10 @@ Checks of the whole run are in `analysis.run_validity`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis import metrics, schema
@@ -17,6 +19,7 @@ from analysis.verdict import Reason, Severity, Verdict, verdict
 from analysis.windows import Level
 
 ACHIEVED_SHARE = 0.95  # of the requested concurrency
+NOTICED_AFTER_S = 5.0  # so long after its last heartbeat a worker counts as lost
 CPU_SUSPECT, CPU_BOUND = 75.0, 90.0  # percent of one core: one process is one Python thread
 LATE_SHARE = 0.05  # of worker-seconds
 LAG_PEAK_MS = 200.0
@@ -52,6 +55,7 @@ def judge_level(
             *_client(client),
             *_steady(steady, output_tok_s),
             *_differing(workers),
+            *_lost_workers(run.info, level),
             *_outcomes(requests, good),
             *_tokens(good, bool(workload.get("ignore_eos"))),
             *_prompts(good),
@@ -134,6 +138,16 @@ def _differing(workers: Iterable[WorkerSummary]) -> Iterable[Reason]:
         if worker.differs:
             text = f"worker {worker.worker} measures otherwise than the others: {worker.differs}"
             yield Reason("suspect", text, "look at its machine and its way to the engine")
+
+
+def _lost_workers(info: Mapping[str, Any], level: Level) -> Iterable[Reason]:
+    """Workers that went missing while the level ran: its load was not held until their users were moved."""
+    ends = level.tail_end_unix_s if np.isfinite(level.tail_end_unix_s) else level.window.end_unix_s
+    for event in info.get("worker_events") or []:
+        since_s = event["unix_s"] - level.window.start_unix_s
+        if event["event"] == "lost" and level.ramp_start_unix_s <= event["unix_s"] <= ends + NOTICED_AFTER_S:
+            text = f"worker {event['worker']} was lost {since_s:.0f} s into the measure phase; the load was not held"
+            yield Reason("suspect", text, "its users moved to the others seconds later; run the level again")
 
 
 def _outcomes(requests: pd.DataFrame, good: pd.DataFrame) -> Iterable[Reason]:

@@ -82,6 +82,7 @@ def test_a_killed_worker_loses_its_share_to_the_others_and_its_requests_are_reco
         # the level ran with fewer workers than asked for a while
         (level,) = summarise(load(run_dir)).levels
         assert level.verdict.status != "valid"
+        assert any(f"worker {worker} was lost" in reason.text for reason in level.verdict.reasons)
         said = recovered(run_dir, swarmed.worker_folder(2) / "tmp")
         assert f"worker {worker}: " in said
         assert_recorded_or_named(server, run_dir, worker)
@@ -113,6 +114,9 @@ def test_stalled_workers_come_back_to_their_present_share_and_one_may_quit_late(
         finished = swarmed.finish()
         assert_each_request_has_its_row(server, finished.run_dir)
         assert events_of(finished.run, back_index)[:3] == ["joined", "lost", "came back"]
+        (level,) = summarise(load(finished.run_dir)).levels
+        lost = {reason.text.split()[1] for reason in level.verdict.reasons if "was lost" in reason.text}
+        assert lost == {str(back_index), str(leaving_index)}
         assert events_of(finished.run, leaving_index)[-1] == "delivered its last batch"
 
 
