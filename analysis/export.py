@@ -10,7 +10,16 @@ from analysis.metrics import PERCENTILES, Stats
 from analysis.summary import ClassSummary, Counts, Latencies, LevelSummary, RunSummary
 from analysis.text import ms, number, percent
 
-LATENCIES = ("ttft_ms", "ttft_from_plan_ms", "first_answer_ms", "tpot_ms", "itl_ms", "e2e_ms", "queue_ms")
+LATENCIES = (
+    "ttft_ms",
+    "ttft_from_plan_ms",
+    "first_answer_ms",
+    "tpot_ms",
+    "itl_ms",
+    "e2e_ms",
+    "e2e_from_plan_ms",
+    "queue_ms",
+)
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 

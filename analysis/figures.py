@@ -4,7 +4,9 @@ Latency statistics are over the successful measured requests; rates are over the
 """
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from analysis import intervals, metrics, run_validity, schema, slo, steady, tail
 from analysis.client import client_health
 from analysis.intervals import Interval
 from analysis.metrics import Gaps, Stats
+from analysis.open_loop import schedule_of
 from analysis.runs import Run
 from analysis.slo import Slo
 from analysis.summary import ClassSummary, Counts, Latencies, LevelSummary, RunSummary, WindowSummary
@@ -30,7 +33,7 @@ def summarise(run: Run, objective: Slo | None = None) -> RunSummary:
     window_s = (scenario.get("report") or {}).get("window_s")
     gaps = metrics.gaps(run.tokens)
     levels = tuple(_level(run, level, flow, gaps, objective, window_s) for level in windows.levels(run))
-    best = _best(levels)
+    best = _found(levels, run.info.get("search")) or _best(levels)
     started, ended = _bounds(run)
     per_event = metrics.tokens_per_event(run.requests)
     return RunSummary(
@@ -44,7 +47,7 @@ def summarise(run: Run, objective: Slo | None = None) -> RunSummary:
         info=run.info,
         slo=objective,
         verdict=run_validity.judge_run(run, [level.verdict for level in levels]),
-        answer=answer(levels, best, objective),
+        answer=search_answer(run.info.get("search"), objective) or answer(levels, best, objective),
         best_level=best.level if best else None,
         chunked=per_event is not None and per_event > CHUNKED_TOKENS_PER_EVENT,
         spread_tokens=flow.spread,
@@ -54,6 +57,27 @@ def summarise(run: Run, objective: Slo | None = None) -> RunSummary:
         invalid=run.invalid,
         levels=levels,
     )
+
+
+def search_answer(search: Mapping[str, Any] | None, objective: Slo | None) -> str | None:
+    """What a search has found, in one sentence; None where there was none."""
+    if not search or not search.get("tried") or objective is None:
+        return None
+    tried, unit = search["tried"], "concurrent requests" if search["over"] == "concurrency" else "requests/s"
+    runs = sum(len(each["runs"]) for each in tried)
+    if search["level"] is None:
+        text = f"Not even {tried[0]['level']:g} {unit} keep {objective.text()}"
+    else:
+        text = f"The highest load that keeps {objective.text()} is {search['level']:g} {unit}"
+        text += ", the highest that was to be tried" if search["at_limit"] else ""
+    unfinished = "" if search["finished"] else "; the search did not come to its end"
+    return f"{text} (confidence {search['confidence']:.0%}, {runs} runs of {len(tried)} levels{unfinished})."
+
+
+def _found(levels: tuple[LevelSummary, ...], search: Mapping[str, Any] | None) -> LevelSummary | None:
+    """The level that a search has answered with: its best run."""
+    runs = [level for level in levels if search and level.requested == search.get("level")]
+    return max(runs, key=lambda level: level.slo_attainment or 0.0, default=None)
 
 
 def answer(levels: tuple[LevelSummary, ...], best: LevelSummary | None, objective: Slo | None) -> str:
@@ -88,16 +112,17 @@ def _level(
     latencies = _latencies(run, mask, gaps)
     met = slo.meets(requests, objective) if objective else None
     # an arrival that was never sent is a miss like a failure
-    due = len(requests) + level.dropped + level.missed
-    attainment = float(met.sum() / due) if met is not None and due else None
+    unsent = level.dropped + level.missed
+    attainment = slo.attained(requests, unsent, objective).share if objective else None
     output, total = _token_rates(run.requests, flow, level.window)
     good = requests[requests["outcome"] == schema.SUCCESS]
     stall_ms = ((run.info.get("scenario") or {}).get("report") or {}).get("stall_ms") or tails.STALL_MS
     part, tail = (
         steady.find_steady(flow, level.window),
-        tails.tails(run, mask, gaps, stall_ms, level.dropped + level.missed),
+        tails.tails(run, mask, gaps, stall_ms, unsent),
     )
     client = client_health(run, level, requests)
+    kept = schedule_of(run, level, requests)
     return LevelSummary(
         level=level.number,
         mode=level.mode,
@@ -107,9 +132,10 @@ def _level(
         planned=level.planned,
         dropped=level.dropped,
         missed=level.missed,
+        schedule=kept,
         window=level.window,
         window_s=_known(level.window.seconds),
-        verdict=validity.judge_level(run, level, requests, achieved, client, output, part, tail.workers),
+        verdict=validity.judge_level(run, level, requests, achieved, client, kept, output, part, tail.workers),
         client=client,
         counts=_counts(requests),
         latencies=latencies,
@@ -167,6 +193,7 @@ def _latencies(run: Run, mask: Mask, gaps: Gaps) -> Latencies:
         tpot_ms=metrics.stats(metrics.tpot_ms(requests)),
         itl_ms=metrics.stats(gaps.of(good).ms),
         e2e_ms=metrics.stats(metrics.e2e_ms(requests)),
+        e2e_from_plan_ms=metrics.stats(metrics.e2e_from_plan_ms(requests)),
         queue_ms=metrics.stats(metrics.queue_ms(requests)),
     )
 

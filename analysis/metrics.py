@@ -27,6 +27,7 @@ UNITS = {
     "tpot": "ms",
     "itl": "ms",
     "e2e": "ms",
+    "e2e_from_plan": "ms",
     "queue": "ms",
     "time_to_1000_tokens": "ms",
     "output_throughput": "tokens/s",
@@ -111,6 +112,11 @@ def tpot_ms(requests: pd.DataFrame) -> pd.Series:
 def e2e_ms(requests: pd.DataFrame) -> pd.Series:
     """End-to-end latency: end mark (or end of the body) - sent."""
     return requests["e2e_ms"]
+
+
+def e2e_from_plan_ms(requests: pd.DataFrame) -> pd.Series:
+    """End-to-end latency as the open-loop user sees it: end mark - planned."""
+    return requests["e2e_ms"] - requests["planned_ms"]
 
 
 def queue_ms(requests: pd.DataFrame) -> pd.Series:

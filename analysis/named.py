@@ -44,7 +44,7 @@ def _figures() -> list[Figure]:
     parts = ("mean", *(f"p{p}" for p in PERCENTILES), "max")
     found = [
         Figure(f"{metric}_{part}", "ms", False, partial(_latency, metric, part), f"{metric}_{part}_ms")
-        for metric in ("ttft", "ttft_from_plan", "first_answer", "tpot", "itl", "e2e", "queue")
+        for metric in ("ttft", "ttft_from_plan", "first_answer", "tpot", "itl", "e2e", "e2e_from_plan", "queue")
         for part in parts
     ]
     rates = {

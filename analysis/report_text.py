@@ -23,8 +23,11 @@ def render(summary: RunSummary) -> RenderableType:
     """The whole report as one rich renderable."""
     parts: list[RenderableType] = [_heading(summary), _verdict_text("Run", summary.verdict)]
     parts += [_verdict_text(f"Level {level.label}", level.verdict) for level in summary.levels if level.verdict.reasons]
-    parts += [Text(summary.answer, style="bold"), _load_table(summary), _rate_table(summary)]
-    if any(level.counts.success for level in summary.levels):
+    parts += [Text(summary.answer, style="bold"), _load_table(summary)]
+    parts.append(_batch_table(summary) if is_batch(summary) else _rate_table(summary))
+    if is_batch(summary):
+        parts.append(_token_table(summary))
+    elif any(level.counts.success for level in summary.levels):
         parts += [_latency_table(summary), _tail_table(summary), _token_table(summary)]
         if any(len(level.classes) > 1 for level in summary.levels):
             parts.append(_class_table(summary))
@@ -80,15 +83,40 @@ def _load_table(summary: RunSummary) -> Table:
     return table
 
 
-def _rate_table(summary: RunSummary) -> Table:
+def is_batch(summary: RunSummary) -> bool:
+    """Whether everything was sent at once: only the throughput counts then."""
+    return bool(summary.levels) and all(level.mode == "batch" for level in summary.levels)
+
+
+def _batch_table(summary: RunSummary) -> Table:
     table = new_table(
-        "Rates over the measure window (± half of the 95 % interval)",
-        "level", "output tok/s", "total tok/s", "req/s", "tok/s/user", "1000 tokens", "SLO met", "goodput/s",
+        "Offline batch: from the first request to the end of the last one",
+        "level", "seconds", "requests/s", "output tokens", "output tok/s", "total tok/s", "in flight",
     )  # fmt: skip
     for level in summary.levels:
-        thousand = level.time_to_1000_tokens_ms
+        table.add_row(
+            level.label,
+            number(level.window_s, 2),
+            number(level.requests_s, 2),
+            number(level.tokens.output_tokens, 0),
+            number(level.output_tok_s),
+            number(level.total_tok_s),
+            number(level.achieved_concurrency),
+        )
+    return table
+
+
+def _rate_table(summary: RunSummary) -> Table:
+    open_loop = any(level.schedule for level in summary.levels)
+    table = new_table(
+        "Rates over the measure window (± half of the 95 % interval)",
+        "level", *(("due/s", "sent/s") if open_loop else ()), "output tok/s", "total tok/s", "req/s", "tok/s/user", "1000 tokens", "SLO met", "goodput/s",
+    )  # fmt: skip
+    for level in summary.levels:
+        thousand, kept = level.time_to_1000_tokens_ms, level.schedule
         table.add_row(
             f"{level.label}{' *' if level.level == summary.best_level else ''}",
+            *((number(kept.due_s if kept else None, 2), number(kept.sent_s if kept else None, 2)) if open_loop else ()),
             number(level.output_tok_s) + plus_minus(level, "output_tok_s"),
             number(level.total_tok_s),
             number(level.requests_s, 2),
@@ -112,13 +140,16 @@ def latency_rows(level: LevelSummary, chunked: bool) -> list[tuple[str, Stats]]:
         ("TPOT", latencies.tpot_ms),
         ("inter-chunk" if chunked else "ITL", latencies.itl_ms),
         ("E2E", latencies.e2e_ms),
+        ("E2E from plan", latencies.e2e_from_plan_ms),
+        ("dispatch lag", latencies.queue_ms),
     ]
     if latencies.first_answer_ms.n and latencies.first_answer_ms.mean != latencies.ttft_ms.mean:
         rows.insert(2, ("first answer", latencies.first_answer_ms))
     rows.append((WARM_UP, level.warmup_ttft_ms))
-    return [(name, values) for name, values in rows if values.n or name not in ("TTFT from plan", WARM_UP)]
+    return [(name, values) for name, values in rows if values.n or name not in (*OF_A_PLAN, WARM_UP)]
 
 
+OF_A_PLAN = ("TTFT from plan", "E2E from plan", "dispatch lag")
 INTERVAL_NAMES = {"TTFT": "ttft", "TPOT": "tpot", "E2E": "e2e"}
 
 

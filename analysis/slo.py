@@ -94,6 +94,7 @@ def meets(requests: pd.DataFrame, slo: Slo) -> Mask:
         tpot = metrics.tpot_ms(requests)
         good = good & (tpot.isna() | (tpot <= slo.tpot_ms)).to_numpy()
     if slo.e2e_ms is not None:
-        good = good & (metrics.e2e_ms(requests) <= slo.e2e_ms).to_numpy()
+        e2e = metrics.e2e_from_plan_ms(requests).fillna(metrics.e2e_ms(requests))
+        good = good & (e2e <= slo.e2e_ms).to_numpy()
     mask: Mask = np.asarray(good, dtype=bool)
     return mask

@@ -11,6 +11,7 @@ from typing import Any
 from analysis.client import ClientHealth
 from analysis.intervals import Interval
 from analysis.metrics import Stats
+from analysis.open_loop import Schedule
 from analysis.slo import Slo
 from analysis.steady import Steady
 from analysis.tails import Tails
@@ -29,6 +30,7 @@ class Latencies:
     tpot_ms: Stats
     itl_ms: Stats
     e2e_ms: Stats
+    e2e_from_plan_ms: Stats
     queue_ms: Stats
 
 
@@ -84,6 +86,7 @@ class LevelSummary:
     planned: int | None  # open loop: arrivals that were due; `dropped` and `missed` of them were not sent
     dropped: int
     missed: int
+    schedule: Schedule | None  # how an open loop's was kept
     window: Window
     window_s: float | None
     verdict: Verdict

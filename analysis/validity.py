@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis import metrics, schema
 from analysis.client import DISPATCH_MS, LATE_MS, ClientHealth
+from analysis.open_loop import Schedule
 from analysis.runs import Run
 from analysis.steady import Steady
 from analysis.tails import WorkerSummary
@@ -42,18 +43,22 @@ def judge_level(
     requests: pd.DataFrame,
     achieved: float | None,
     client: ClientHealth,
+    schedule: Schedule | None = None,
     output_tok_s: float | None = None,
     steady: Steady | None = None,
     workers: Iterable[WorkerSummary] = (),
 ) -> Verdict:
     """Verdict on one level from its measured requests and how its client did."""
     good = requests[requests["outcome"] == schema.SUCCESS]
-    workload = (run.info.get("scenario") or {}).get("workload") or {}
+    scenario = run.info.get("scenario") or {}
+    workload, load = scenario.get("workload") or {}, scenario.get("load") or {}
     return verdict(
         [
             *_load(level, requests, achieved),
+            *_schedule(level, schedule),
             *_client(client),
-            *_steady(steady, output_tok_s),
+            *([] if level.mode == "batch" else _late(client, capped=bool(load.get("max_in_flight")))),
+            *([] if level.mode == "batch" else _steady(steady, output_tok_s)),
             *_differing(workers),
             *_lost_workers(run.info, level),
             *_outcomes(requests, good),
@@ -97,6 +102,21 @@ def _arrivals(level: Level, requests: pd.DataFrame) -> Iterable[Reason]:
             yield Reason("suspect", text, "use more workers; look whether the schedule was held")
 
 
+def _schedule(level: Level, schedule: Schedule | None) -> Iterable[Reason]:
+    """Open loop: were requests sent as fast as they were due?"""
+    if schedule is None or schedule.reached:
+        return
+    asked = level.requested if level.mode == "rate" and level.requested else schedule.due_s
+    lag50, lag99 = schedule.lag_p50_ms or 0.0, schedule.lag_p99_ms or 0.0
+    text = (
+        f"rate not reached: {asked:.4g} requests/s asked for, {schedule.sent_s:.4g} sent; "
+        f"starts lag behind the plan by {lag50:,.0f} ms (p50), {lag99:,.0f} ms (p99)"
+    )
+    yield Reason(
+        "suspect", text, "the system is saturated: latency from the plan grows with time, that from sent does not"
+    )
+
+
 def _client(client: ClientHealth) -> Iterable[Reason]:
     cpu, late, lag = client.busiest_cpu_percent, client.late_seconds_share or 0.0, client.hub_lag_max_ms or 0.0
     if cpu is not None and cpu >= CPU_SUSPECT:
@@ -106,10 +126,6 @@ def _client(client: ClientHealth) -> Iterable[Reason]:
         severity = "client-bound" if late > LATE_SHARE else "suspect"
         text = f"workers' event loops were up to {lag:.0f} ms late ({late:.0%} of seconds over {LATE_MS:g} ms)"
         yield Reason(severity, text, "use more workers; take other programs off the load machine")
-    if (share := client.dispatch_late_share or 0.0) > DISPATCH_SHARE:
-        most = client.dispatch_lag_max_ms or 0.0
-        text = f"{share:.0%} of requests started more than {DISPATCH_MS:g} ms after their plan (up to {most:.0f} ms)"
-        yield Reason("client-bound", text, "use more workers, or allow more requests in flight")
     if (share := client.coalesced_share or 0.0) > COALESCED_SHARE:
         text = f"{share:.0%} of reads held several segments under one stamp"
         yield Reason("suspect", text, "gaps between tokens are coarse: use more workers")
@@ -119,6 +135,18 @@ def _client(client: ClientHealth) -> Iterable[Reason]:
     if (share := client.new_connection_share or 0.0) > NEW_CONNECTION_SHARE:
         text = f"{share:.0%} of requests opened a connection of their own"
         yield Reason("note", text, "the server may close idle connections; connecting is not part of TTFT here")
+
+
+def _late(client: ClientHealth, *, capped: bool) -> Iterable[Reason]:
+    """Starts behind the plan: the client's fault, or that of the cap on requests in flight."""
+    if (share := client.dispatch_late_share or 0.0) > DISPATCH_SHARE:
+        most = client.dispatch_lag_max_ms or 0.0
+        text = f"{share:.0%} of requests started more than {DISPATCH_MS:g} ms after their plan (up to {most:.0f} ms)"
+        if capped:
+            advice = "they waited for a place below load.max_in_flight: latency from the plan holds it, from sent not"
+            yield Reason("suspect", text, advice)
+        else:
+            yield Reason("client-bound", text, "use more workers, or allow more requests in flight")
 
 
 def _steady(steady: Steady | None, output_tok_s: float | None) -> Iterable[Reason]:

@@ -81,3 +81,65 @@ def test_the_answer_is_in_requests_per_second(run):
 def test_other_kinds_of_load_have_their_names(run, mode, label):
     run.rows["levels.csv"][0] |= {"mode": mode}
     assert level_of(run).label == label
+
+
+def test_a_rate_that_was_not_reached_is_marked_with_both_rates_and_the_lag(build):
+    # 10 due in 10 s, but a place is free only every 2 s: five are sent meanwhile, ever later, the others after it
+    made = build()
+    made.level(1, 1, 0, 10, mode="rate", planned=10, dropped=0, missed=0)
+    for number in range(10):
+        made.request(2 * number, [100, 110], planned_ms=-1000 * number, started_ms=-0.1)
+    level = level_of(made)
+    assert level.schedule is not None
+    assert (level.schedule.due, level.schedule.due_s, level.schedule.sent_s) == (10, 1.0, 0.5)
+    assert level.schedule.reached is False
+    (text,) = [reason.text for reason in level.verdict.reasons if "rate not reached" in reason.text]
+    assert text == (
+        "rate not reached: 1 requests/s asked for, 0.5 sent; starts lag behind the plan by 4,000 ms (p50), 9,000 ms (p99)"
+    )
+    assert level.latencies.e2e_from_plan_ms.max == level.latencies.e2e_ms.max + 9000
+
+
+def test_waiting_below_a_cap_on_requests_in_flight_is_not_the_clients_fault(build):
+    made = build()
+    made.info["scenario"] = {"load": {"max_in_flight": 1}}
+    made.level(1, 1, 0, 10, mode="rate", planned=10, dropped=0, missed=0)
+    for number in range(10):
+        made.request(number + 0.5, [100, 110], planned_ms=-500, started_ms=-0.1)
+    level = level_of(made)
+    assert level.schedule is not None
+    assert level.schedule.reached is True
+    assert level.verdict.status == "suspect"
+    assert any("load.max_in_flight" in reason.advice for reason in level.verdict.reasons)
+
+
+def test_a_batch_is_reported_by_its_throughput(build, capsys):
+    made = build()
+    made.level(1, 4, 0, 2, mode="batch", planned=4, dropped=0, missed=0)
+    for number in range(4):
+        made.request(0.1 * number, [500, 600, 1500], planned_ms=-100 * number, started_ms=-0.1)
+    summary = analysis.summarise(analysis.load(made.write()))
+    assert not any("after their plan" in reason.text for reason in summary.levels[0].verdict.reasons)
+    report_text.print_summary(summary)
+    text = capsys.readouterr().out
+    assert "Offline batch" in text
+    assert "TTFT" not in text
+
+
+def test_a_search_is_answered_with_its_confidence(build):
+    made = build()
+    made.slo(ttft_ms=200, attainment=0.95)
+    for number, load in enumerate((4, 6, 6, 7), start=1):
+        made.level(number, load, 10 * number, 10 * number + 5)
+        made.request(10 * number + 1, [100, 110], level=number)
+    tried = [{"level": load, "share": 1.0, "runs": [[1, 1]]} for load in (4, 6, 7)]
+    tried[1]["runs"] = [[1, 1], [1, 1]]
+    made.info["search"] = {
+        "over": "concurrency", "level": 6, "confidence": 0.97, "at_limit": False, "finished": True, "tried": tried
+    }  # fmt: skip
+    summary = analysis.summarise(analysis.load(made.write()))
+    assert summary.answer == (
+        "The highest load that keeps TTFT ≤ 200 ms for 95 % of requests is 6 concurrent requests "
+        "(confidence 97%, 4 runs of 3 levels)."
+    )
+    assert summary.best_level == 2
