@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.locust_run import CHAT, finish, started
 
+pytestmark = pytest.mark.slow
+
 OVERRIDES = {
     "load.levels": "1,32",
     "load.warmup_s": "4",

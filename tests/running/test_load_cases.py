@@ -62,6 +62,7 @@ def test_64_users_with_prompts_of_200_kb_see_the_servers_ttft_or_a_mark_that_the
     assert all(float(second["hub_lag_ms"]) >= 0 for second in health)
 
 
+@pytest.mark.slow
 def test_512_streams_in_one_worker_lose_no_row_though_few_files_may_be_open(tmp_path):
     truth = tmp_path / "truth.jsonl"
     settings = {
