@@ -26,6 +26,10 @@ class Clock:
         """The instant on this process' monotonic clock of Unix seconds on the master's clock."""
         return unix_s - self._unix_minus_monotonic_s - self.offset_s
 
+    def stepped_s(self) -> float:
+        """How far the wall clock has moved against the monotonic one since the start: it was set, or drifts."""
+        return time.time() - (now_s() + self._unix_minus_monotonic_s)
+
     def now_unix_s(self) -> float:
         """Now, on the master's clock."""
         return self.unix_s(now_s())

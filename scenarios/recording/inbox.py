@@ -56,6 +56,7 @@ class WorkerState:
     cpu_count: int | None = None
     clock_offset_ms: float = 0.0
     clock_uncertainty_ms: float = 0.0
+    clock_step_ms: float = 0.0  # how far its wall clock was set, or has drifted, during the run
     started: int = 0
     recorded: int = 0  # by the worker's own count
     written: int = 0  # rows written here
@@ -92,7 +93,7 @@ class Inbox:
         self._now_unix_s = now_unix_s
         self._run_dir = run_dir
         self._timeline = timeline
-        self._queue: Queue[tuple[WorkerState, list[Record], Callable[[], None]]] = Queue()
+        self._queue: Queue[tuple[WorkerState, list[Record], Callable[[bool], None]]] = Queue()
         self._writing = False
         self.workers: dict[int, WorkerState] = {}
         self.worker_events: list[dict[str, Any]] = []
@@ -150,12 +151,16 @@ class Inbox:
             return
         state.queued.add(number)
 
-        def written() -> None:
-            state.queued.remove(number)
-            state.batches.add(number)
-            acknowledge()
+        # its last counts may be older than this
+        state.started = max([state.started, *(record.number for record in records)])
 
-        self._queue.put((state, records, written))
+        def settle(written: bool) -> None:
+            state.queued.remove(number)
+            if written:  # else it stays in the worker's spool and comes again
+                state.batches.add(number)
+                acknowledge()
+
+        self._queue.put((state, records, settle))
 
     def on_local(self, worker: int, record: Record) -> None:
         """A record of a user in this very process."""
@@ -164,11 +169,11 @@ class Inbox:
     def write_forever(self) -> None:
         """Write what is queued, until killed."""
         while True:
-            state, records, written = self._queue.get()
+            state, records, settle = self._queue.get()
             self._writing = True
-            self._run_dir.write_records(records, self._timeline.locate)
-            state.written += len(records)
-            written()
+            written = self._run_dir.write_records(records, self._timeline.locate)
+            state.written += len(records) if written else 0
+            settle(written)
             self._writing = False
             gevent.sleep(0)
 
@@ -241,16 +246,16 @@ class Inbox:
         short = {s.worker: s.started - s.written for s in self.workers.values() if s.started != s.written}
         return {
             "started": started,
-            "recorded": written - self._run_dir.lost_rows,
-            "missing": started - written + self._run_dir.lost_rows,
+            "recorded": written,
+            "missing": started - written,
             "missing_by_worker": {str(worker): count for worker, count in short.items()},
             "duplicates": self.duplicate_batches,
             "damaged": self.damaged_batches,
         }
 
 
-def _nothing() -> None:
-    """A local record needs no acknowledgement."""
+def _nothing(_written: bool) -> None:
+    """A local record needs no acknowledgement, and does not come again."""
 
 
 def _unseen(_worker: int, _figures: dict[str, Any]) -> None:

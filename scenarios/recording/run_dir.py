@@ -1,7 +1,7 @@
 """The run folder: `runs/<time>-<name>/` with run.json and the CSV files of `analysis.schema`.
 
 One writer writes it, whole rows only: a write that fails (a full disk) is rolled back to the last whole
-row, said loudly, and its rows are counted as lost. Where rows come from is not its business.
+row and said loudly; whether its rows come again is not its business, nor where they come from.
 """
 
 import io
@@ -26,22 +26,26 @@ class RunDir:
     def __init__(self, runs_dir: Path, name: str) -> None:
         """Create the folder and its files with their headers. OSError when it can't be written."""
         self.path = _new_folder(runs_dir, name)
-        self.lost_rows = 0
         self.written_requests = 0
         self.write_error: str | None = None
         self._files = {file: _open_with_header(self.path / file, schema.names(file)) for file in schema.COLUMNS}
         lock_if_free(self._files[schema.REQUESTS_FILE])
 
-    def write_records(self, records: Sequence[Record], locate: Locate) -> None:
-        """Append requests and their token rows; `locate` tells level and phase of an instant."""
-        if self._append(schema.REQUESTS_FILE, request_lines(records, locate), len(records)):
-            self.written_requests += len(records)
-        self._append(schema.TOKENS_FILE, "".join(map(token_lines, records)), 0)
+    def write_records(self, records: Sequence[Record], locate: Locate) -> bool:
+        """Append requests and their token rows, or nothing; `locate` tells level and phase of an instant."""
+        tokens = self._files[schema.TOKENS_FILE]
+        whole = tokens.tell()
+        if not self._append(schema.TOKENS_FILE, "".join(map(token_lines, records))):
+            return False
+        if not self._append(schema.REQUESTS_FILE, request_lines(records, locate)):
+            _roll_back(tokens, whole)
+            return False
+        self.written_requests += len(records)
+        return True
 
     def write_rows(self, file: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows to levels.csv or health.csv."""
-        kept = list(rows)
-        self._append(file, lines_of(file, kept), len(kept))
+        self._append(file, lines_of(file, rows))
 
     def write_run(self, run: Mapping[str, Any]) -> None:
         """Write run.json, replacing an earlier one at once."""
@@ -55,13 +59,12 @@ class RunDir:
         for file in self._files.values():
             file.close()
 
-    def _append(self, name: str, text: str, rows: int) -> bool:
+    def _append(self, name: str, text: str) -> bool:
         file = self._files[name]
         whole = file.tell()
         try:
             write_whole(file, text.encode())
         except OSError as error:
-            self.lost_rows += rows
             self._failed(name, error)
             _roll_back(file, whole)
             return False
@@ -69,7 +72,7 @@ class RunDir:
 
     def _failed(self, name: str, error: OSError) -> None:
         self.write_error = f"{self.path / name}: {error.strerror or error}"
-        logger.error("CAN'T WRITE %s; rows are being lost. Free some space or stop the run.", self.write_error)
+        logger.error("CAN'T WRITE %s. Free some space or stop the run.", self.write_error)
 
 
 def _new_folder(runs_dir: Path, name: str) -> Path:

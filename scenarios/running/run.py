@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 FINAL_GRACE_S = 15.0  # on top of the stop time-out, for the last batches of the workers
 ROLL_CALL_INTERVAL_S = 0.5
 CLOCK_WARNING_MS = 1000.0
+CLOCK_STEP_WARNING_MS = 50.0
 RECORDED_PACKAGES = ("tokenswarm", "locust", "openai", "httpx2", "gevent", "httptools")
 
 
@@ -205,6 +206,11 @@ class Run:
                 warnings.append(
                     f"worker {state.worker} ({state.host}): clock {abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'}"
                     f" the master's, corrected to ± {state.clock_uncertainty_ms:.1f} ms"
+                )
+            if abs(state.clock_step_ms) > CLOCK_STEP_WARNING_MS:
+                warnings.append(
+                    f"worker {state.worker} ({state.host}): its wall clock moved by {state.clock_step_ms / 1000:+.3f} s during"
+                    " the run; times follow the monotonic clock and are not touched"
                 )
         return warnings
 

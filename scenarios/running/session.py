@@ -141,6 +141,7 @@ class Session:
             "workload_end": self.workload_end or (arrivals.workload_end if arrivals else ""),
             "clock_offset_ms": self._clock.offset_s * 1000,
             "clock_uncertainty_ms": self._clock.uncertainty_s * 1000,
+            "clock_step_ms": self._clock.stepped_s() * 1000,
             **(arrivals.status() if arrivals else {}),
         }
 

@@ -153,14 +153,32 @@ def test_what_could_not_be_delivered_is_kept_on_disk(tmp_path: Path) -> None:
     assert outbox.spool_path.stat().st_size > 0
 
 
-def test_a_full_disk_cuts_no_row_in_half_and_is_counted(tmp_path: Path) -> None:
+def test_a_batch_that_a_full_disk_refuses_comes_again_and_is_written_then(inbox: Inbox) -> None:
+    payload = encode_records(records(5))
+    acknowledged: list[int] = []
+    files = inbox._run_dir._files
+    tokens, files[schema.TOKENS_FILE] = files[schema.TOKENS_FILE], FileIO("/dev/full", "w")
+    inbox.on_batch(3, 0, zlib.crc32(payload), payload, lambda: acknowledged.append(0))
+    assert rows(inbox, schema.REQUESTS_FILE) == []
+    assert acknowledged == []
+    assert inbox.reconciliation()["missing_by_worker"] == {"3": 5}
+    files[schema.TOKENS_FILE].close()
+    files[schema.TOKENS_FILE] = tokens
+    inbox.on_batch(3, 0, zlib.crc32(payload), payload, lambda: acknowledged.append(0))
+    assert len(rows(inbox, schema.REQUESTS_FILE)) == 5
+    assert acknowledged == [0]
+    assert inbox.reconciliation()["missing"] == 0
+
+
+def test_a_full_disk_cuts_no_row_in_half_and_is_said(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path, "full")
     run_dir.write_records(records(1), lambda at: (1, "measure"))
     before = (run_dir.path / schema.REQUESTS_FILE).read_bytes()
     run_dir._files[schema.REQUESTS_FILE].close()
     run_dir._files[schema.REQUESTS_FILE] = FileIO("/dev/full", "w")
-    run_dir.write_records(records(3), lambda at: (1, "measure"))
-    assert run_dir.lost_rows == 3
+    tokens = (run_dir.path / schema.TOKENS_FILE).read_bytes()
+    assert not run_dir.write_records(records(3), lambda at: (1, "measure"))
+    assert (run_dir.path / schema.TOKENS_FILE).read_bytes() == tokens  # both or none
     assert run_dir.write_error and "No space left" in run_dir.write_error
     assert (run_dir.path / schema.REQUESTS_FILE).read_bytes() == before
     run_dir.close()
