@@ -100,7 +100,10 @@ def test_all_faults_are_told_at_once_with_file_key_value_and_expectation(tmp_pat
             "slo.foo_bar: unknown key; known here: ttft_ms, tpot_ms, e2e_ms, attainment",
         ),
         ('name = "x"\nload = 3', "load: found 3, expected a table"),
-        ('name = "x"\n[load]\nmode = "rates"', "load.mode: found \"rates\", expected 'concurrency', 'rate', 'trace', 'batch' or 'search'"),
+        (
+            'name = "x"\n[load]\nmode = "rates"',
+            "load.mode: found \"rates\", expected 'concurrency', 'rate', 'trace', 'batch' or 'search'",
+        ),
         (
             'name = "x"\n[load]\nlevels = []',
             "load.levels: found an empty list, expected at least one concurrency, for example [1, 2, 4]",
@@ -276,7 +279,7 @@ def test_faults_of_overrides_are_told_together_with_those_of_the_file(tmp_path):
             "--set load.levels[4]: load.levels has 1 items, counted from 0",
             "--set name.first: name is not a table",
             "--set: load.level: unknown key; did you mean load.levels?",
-            f"{source}: foo: unknown key; known here: name, description, seed, engine, workload, load, slo, report",
+            f"{source}: foo: unknown key; known here: name, description, seed, engine, workload, load, slo, recording, report",
         ]
     )
 

@@ -1,12 +1,15 @@
 """The run folder: `runs/<time>-<name>/` with run.json and the CSV files of `analysis.schema`.
 
 One writer writes it, whole rows only: a write that fails (a full disk) is rolled back to the last whole
-row and said loudly; whether its rows come again is not its business, nor where they come from.
+row and said loudly; whether its rows come again is not its business, nor where they come from. A full
+tokens.csv becomes tokens.0001.csv and so on, the older rows in the lower numbers.
 """
 
 import io
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,17 +22,33 @@ from scenarios.recording.rows import Locate, lines_of, request_lines, token_line
 
 logger = logging.getLogger(__name__)
 
+ROTATE_BYTES = 256_000_000
+
+# In a process of its own: compressing takes seconds in which this one must write on. Whole or not there.
+GZIP = """
+import gzip, os, shutil, sys
+full = sys.argv[1]
+with open(full, "rb") as source, gzip.open(full + ".gz.tmp", "wb", compresslevel=6) as packed:
+    shutil.copyfileobj(source, packed, 1 << 20)
+os.replace(full + ".gz.tmp", full + ".gz")
+os.remove(full)
+"""
+
 
 class RunDir:
     """An open run folder."""
 
-    def __init__(self, runs_dir: Path, name: str) -> None:
+    def __init__(self, runs_dir: Path, name: str, *, rotate_bytes: int = ROTATE_BYTES, compress: bool = False) -> None:
         """Create the folder and its files with their headers. OSError when it can't be written."""
         self.path = _new_folder(runs_dir, name)
         self.written_requests = 0
         self.write_error: str | None = None
         self._files = {file: _open_with_header(self.path / file, schema.names(file)) for file in schema.COLUMNS}
         lock_if_free(self._files[schema.REQUESTS_FILE])
+        self._rotate_bytes = rotate_bytes
+        self._compress = compress
+        self._parts = 0
+        self._compressing: list[subprocess.Popen[bytes]] = []
 
     def write_records(self, records: Sequence[Record], locate: Locate) -> bool:
         """Append requests and their token rows, or nothing; `locate` tells level and phase of an instant."""
@@ -41,6 +60,8 @@ class RunDir:
             _roll_back(tokens, whole)
             return False
         self.written_requests += len(records)
+        if tokens.tell() >= self._rotate_bytes:
+            self._rotate_tokens()
         return True
 
     def write_rows(self, file: str, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -58,6 +79,26 @@ class RunDir:
         """Close the CSV files."""
         for file in self._files.values():
             file.close()
+        for process in self._compressing:
+            process.wait()
+
+    def _rotate_tokens(self) -> None:
+        path = self.path / schema.TOKENS_FILE
+        full = path.with_suffix(f".{self._parts + 1:04d}.csv")
+        try:
+            path.rename(full)
+            opened = _open_with_header(path, schema.names(schema.TOKENS_FILE))
+        except OSError as error:  # the full file goes on; nothing is lost
+            logger.warning("can't begin a new %s: %s", path, error.strerror)
+            if full.exists():
+                full.rename(path)
+            return
+        self._files[schema.TOKENS_FILE].close()
+        self._files[schema.TOKENS_FILE] = opened
+        self._parts += 1
+        if self._compress:
+            self._compressing = [process for process in self._compressing if process.poll() is None]
+            self._compressing.append(subprocess.Popen([sys.executable, "-c", GZIP, str(full)]))
 
     def _append(self, name: str, text: str) -> bool:
         file = self._files[name]

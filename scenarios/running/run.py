@@ -59,7 +59,12 @@ class Run:
     def __init__(self, environment: Environment, plan: RunPlan, clock: Clock) -> None:
         assert environment.runner is not None
         self.plan = plan
-        self.dir = RunDir(plan.runs_dir, plan.scenario.name)
+        self.dir = RunDir(
+            plan.runs_dir,
+            plan.scenario.name,
+            rotate_bytes=plan.scenario.recording.rotate_mb * 1_000_000,
+            compress=plan.scenario.recording.compress,
+        )
         self.info = RunInfo(
             run_id=self.dir.path.name,
             host=plan.host,

@@ -8,7 +8,7 @@ import re
 import secrets
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, ValidationInfo, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
 from scenarios.spec.base import Strings, Table, raise_faults
 from scenarios.spec.load import LoadSpec
@@ -73,6 +73,13 @@ class ReportSpec(Table):
     window_s: PositiveFloat | None = Field(default=None, description="report by windows of this length (soak)")
 
 
+class RecordingSpec(Table):
+    """How the run folder is kept."""
+
+    rotate_mb: PositiveInt = Field(default=256, description="tokens.csv goes on in a new file after so much")
+    compress: bool = Field(default=False, description="gzip the token files that are full")
+
+
 def _drawn_seed() -> int:
     # Drawn, not fixed: a second run with the same prompts would measure the engine's prefix cache.
     return secrets.randbelow(2**31)
@@ -88,6 +95,7 @@ class Scenario(Table):
     workload: WorkloadSpec = WorkloadSpec()
     load: LoadSpec = LoadSpec()
     slo: SloSpec | None = None
+    recording: RecordingSpec = RecordingSpec()
     # The last one: its check sees all the others, also beside faulty ones.
     report: ReportSpec = Field(default=ReportSpec(), validate_default=True)
 
