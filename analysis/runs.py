@@ -7,6 +7,7 @@ damaged or repeated, and durations that can not be true, are refused and counted
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ class Run:
 def find_run(name: str | Path, runs: Path = Path("runs")) -> Path:
     """The folder of a run, given as a path, as a name under `runs/` or as "latest"."""
     if str(name) == "latest":
-        folders = [folder for folder in sorted(runs.glob("*")) if find_file(folder, schema.REQUESTS_FILE)]
+        folders = [folder for folder in sorted(runs.glob("*")) if find_files(folder, schema.REQUESTS_FILE)]
         if not folders:
             raise RunError(f"{runs}/: no run yet; start one, or name a run folder")
         return folders[-1]
@@ -66,7 +67,7 @@ def load(run_dir: str | Path, *, with_tokens: bool = True) -> Run:
     path = find_run(run_dir)
     damages: list[Damage] = []
     info = _read_info(path / schema.RUN_FILE, damages)
-    if find_file(path, schema.REQUESTS_FILE) is None:
+    if not find_files(path, schema.REQUESTS_FILE):
         raise RunError(f"{path}: holds no {schema.REQUESTS_FILE}; is it a run folder?")
     requests = _table(path, schema.REQUESTS_FILE, ("request_id", "outcome"), damages)
     requests, duplicates = _without_duplicates(requests)
@@ -125,21 +126,31 @@ def _run_seconds(info: dict[str, Any]) -> float:
     return math.inf
 
 
-def find_file(path: Path, file: str) -> Path | None:
-    """A file of a run, compressed with gzip or not; None when it is missing or empty."""
-    for found in (path / file, path / f"{file}.gz"):
-        if found.exists() and found.stat().st_size:
-            return found
-    return None
+def find_files(path: Path, file: str) -> list[Path]:
+    """The parts of a file of a run, the oldest rows first, each compressed with gzip or not; empty ones are left out.
+
+    A long file goes on in parts: tokens.0001.csv, tokens.0002.csv, ... and the newest rows in tokens.csv.
+    """
+    stem, suffix = file.rsplit(".", 1)
+    part = re.compile(rf"{re.escape(stem)}\.([0-9]+)\.{suffix}(\.gz)?")
+    numbered: dict[int, Path] = {}
+    # reversed: a plain file hides its archive, which may be half-written
+    for found in sorted(path.glob(f"{stem}.*"), reverse=True) if path.is_dir() else ():
+        if (match := part.fullmatch(found.name)) and found.stat().st_size:
+            numbered[int(match[1])] = found
+    parts = [numbered[number] for number in sorted(numbered)]
+    newest = [found for found in (path / file, path / f"{file}.gz") if found.exists() and found.stat().st_size]
+    return parts + newest[:1]
 
 
 def _table(path: Path, file: str, required: tuple[str, ...], damages: list[Damage]) -> pd.DataFrame:
-    found = find_file(path, file)
-    if found is None:
-        return empty(schema.COLUMNS[file])
-    frame, refused = read_table(found, schema.COLUMNS[file], required)
-    damages += refused
-    return frame
+    frames = []
+    for part in find_files(path, file):
+        frame, refused = read_table(part, schema.COLUMNS[file], required)
+        frames.append(frame)
+        damages += refused
+    filled = [frame for frame in frames if len(frame)] or frames[:1]
+    return pd.concat(filled, ignore_index=True) if filled else empty(schema.COLUMNS[file])
 
 
 def _without_duplicates(requests: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -152,16 +163,16 @@ def _without_duplicates(requests: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 def _read_tokens(path: Path | None, requests: pd.DataFrame, damages: list[Damage]) -> tuple[pd.DataFrame, int]:
     """Token rows in small types, ordered by request and index, each (request, index) once."""
     ids = pd.Index(requests["request_id"])
-    file = find_file(path, schema.TOKENS_FILE) if path else None
     parts: list[tuple[np.ndarray, ...]] = []
-    if file is not None:
-        parts, refused = read_chunks(
+    for file in find_files(path, schema.TOKENS_FILE) if path else ():
+        chunks, refused = read_chunks(
             file,
             schema.TOKEN_COLUMNS,
             ("request_id", "index", "arrival_ms"),
             lambda frame: _compact(frame, ids),
             texts="category",
         )
+        parts += chunks
         damages += refused
     if not parts:
         parts = [_compact(empty(schema.TOKEN_COLUMNS), ids)]

@@ -165,6 +165,27 @@ def test_compressed_files_are_read_and_a_cut_archive_gives_its_whole_rows(two):
     assert [damage.reason for damage in run.damages] == ["cut off at the end of the file"]
 
 
+def test_files_in_parts_are_read_in_the_order_in_which_they_were_written(two):
+    two.request(2, [300])
+    folder = two.write()
+    header, *rows = lines(folder, schema.TOKENS_FILE)
+    packed = gzip.compress((header + "".join(rows[:2])).encode())
+    (folder / "tokens.0001.csv.gz").write_bytes(packed)
+    rewrite(folder, header + "".join(rows[2:5]), "tokens.0002.csv")
+    (folder / "tokens.0002.csv.gz").write_bytes(packed[:20])  # the archive of it is being written
+    rewrite(folder, header + "".join(rows[5:]) + "0-2,1,3", schema.TOKENS_FILE)
+    header, *rows = lines(folder)
+    rewrite(folder, header + rows[0], "requests.0001.csv")
+    rewrite(folder, header + rows[1] + rows[2])
+    rewrite(folder, "other", "tokens.old.csv")
+    found = [path.name for path in runs.find_files(folder, schema.TOKENS_FILE)]
+    assert found == ["tokens.0001.csv.gz", "tokens.0002.csv", "tokens.csv"]
+    run = analysis.load(folder)
+    assert run.requests["request_id"].tolist() == ["0-0", "0-1", "0-2"]
+    assert run.tokens["arrival_ms"].tolist() == [100, 110, 120, 200, 210, 300]
+    assert [(damage.file, damage.line) for damage in run.damages] == [(schema.TOKENS_FILE, 3)]
+
+
 def test_requests_and_tokens_that_came_twice_count_once(two):
     folder = two.write()
     for file in (REQUESTS, schema.TOKENS_FILE):
