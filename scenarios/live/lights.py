@@ -15,7 +15,7 @@ OK, NOTE, SUSPECT, BOUND = "ok", "note", "suspect", "client-bound"
 
 ACHIEVED_SHARE = 0.95
 CPU_SUSPECT, CPU_BOUND = 75.0, 90.0
-LAG_MS, LAG_SHARE, LAG_PEAK_MS = 50.0, 0.05, 200.0
+LATE_MS, LATE_SHARE, LAG_PEAK_MS = 50.0, 0.05, 200.0
 COALESCED_SHARE = 0.2
 FAILED_SHARE = 0.05
 EARLY_STOP_SHARE = 0.01
@@ -48,7 +48,7 @@ class HealthSum:
         """One worker's second."""
         worker = health["worker"]
         self.seconds += 1
-        self.late_seconds += health["hub_lag_ms"] > LAG_MS
+        self.late_seconds += health["hub_lag_ms"] > LATE_MS
         self.lag_peak_ms = max(self.lag_peak_ms, health["hub_lag_ms"])
         self.reads += health["reads"]
         self.coalesced_reads += health["coalesced_reads"]
@@ -106,8 +106,8 @@ def _cpu(health: HealthSum) -> Light:
 
 def _lag(health: HealthSum) -> Light:
     late = health.late_seconds / health.seconds if health.seconds else 0.0
-    status = BOUND if late > LAG_SHARE else SUSPECT if health.lag_peak_ms > LAG_PEAK_MS else OK
-    text = f"event loops up to {health.lag_peak_ms:.0f} ms late, {late:.0%} of seconds over {LAG_MS:g} ms"
+    status = BOUND if late > LATE_SHARE else SUSPECT if health.lag_peak_ms > LAG_PEAK_MS else OK
+    text = f"event loops up to {health.lag_peak_ms:.0f} ms late, {late:.0%} of seconds over {LATE_MS:g} ms"
     return Light("event loop", status, text)
 
 

@@ -54,6 +54,7 @@ class Series:
         self._window = Window(window_s)
         self._minute: dict[str, Tally] = {}
         self._minute_points: list[Point] = []
+        self._minute_start = 0
         self._tokens: dict[int, float] = {}
         self._seconds: deque[Point] = deque(maxlen=SECONDS_KEPT)
         self._minutes: deque[Point] = deque(maxlen=MINUTES_KEPT)
@@ -66,7 +67,8 @@ class Series:
     def close_second(self, now_unix_s: float, ended: ByClass, gauges: Mapping[str, float]) -> Point:
         """A point of now: what ended since the last one, and how much is under way."""
         second = math.floor(now_unix_s)
-        self._first = second - 1 if self._first is None else self._first
+        if self._first is None:
+            self._first = self._minute_start = second - 1
         self._window.add(second, ended)
         point = {
             "t": second,
@@ -77,8 +79,8 @@ class Series:
         for name, tally in ended.items():
             self._minute.setdefault(name, Tally()).merge(tally)
         self._minute_points.append(point)
-        if second - self._minute_points[0]["t"] >= MINUTE_S:
-            self._close_minute()
+        if second - self._minute_start >= MINUTE_S:
+            self._close_minute(second)
         for old in [known for known in self._tokens if known < second - SECONDS_KEPT]:
             del self._tokens[old]
         return point
@@ -103,15 +105,14 @@ class Series:
         """The points of the long view."""
         return [point for point in self._minutes if point["t"] > since]
 
-    def _close_minute(self) -> None:
-        points, minute = self._minute_points, self._minute
-        self._minute_points, self._minute = [], {}
-        first, last = points[0]["t"], points[-1]["t"]
-        seconds = max(1, last - first)
+    def _close_minute(self, second: int) -> None:
+        points, minute, start = self._minute_points, self._minute, self._minute_start
+        self._minute_points, self._minute, self._minute_start = [], {}, second
+        seconds = second - start
         # a minute's tokens: those of the seconds that were complete when it ended
-        tokens = sum(self._tokens.get(s, 0.0) for s in range(first - TOKEN_DELAY_S, last - TOKEN_DELAY_S))
+        tokens = sum(self._tokens.get(s, 0.0) for s in range(start - TOKEN_DELAY_S, second - TOKEN_DELAY_S))
         gauges = {name: _mean(point[name] for point in points) for name in GAUGES}
-        self._minutes.append({"t": last, "tok_s": max(0.0, tokens / seconds), **gauges, **_figures(minute, seconds)})
+        self._minutes.append({"t": second, "tok_s": max(0.0, tokens / seconds), **gauges, **_figures(minute, seconds)})
 
 
 def _figures(by_class: ByClass, seconds: float) -> Point:

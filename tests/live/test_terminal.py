@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.locust_run import ROOT, command, run
 
-SETTINGS = {"load.levels": "1,2", "load.measure_s": "2.5", "engine.practice": '["--speed", "10"]'}
+SETTINGS = {"load.levels": "1,2", "load.measure_s": "1.5", "engine.practice": '["--speed", "10"]'}
+SHORT = {**SETTINGS, "load.levels": "1", "load.measure_s": "0.5"}
 LOCUST_TABLE = "# reqs"
 PROGRESS = re.compile(r"^level (\d) of 2: concurrency (\d), (ramp|warm-up|measure|tail)", re.MULTILINE)
 
@@ -34,14 +35,14 @@ def test_in_a_log_there_is_a_line_for_each_phase_and_no_table_every_two_seconds(
 
 
 def test_quiet_says_warnings_and_the_report_only(tmp_path):
-    finished = run(tmp_path, "--quiet", settings=SETTINGS)
+    finished = run(tmp_path, "--quiet", settings=SHORT)
     assert not PROGRESS.search(finished.output)
     assert LOCUST_TABLE not in finished.output
     assert "TTFT" in finished.output
 
 
 def test_locusts_own_table_comes_when_asked_for(tmp_path):
-    finished = run(tmp_path, "--print-stats", settings=SETTINGS)
+    finished = run(tmp_path, "--print-stats", settings={**SHORT, "load.measure_s": "2.5"})
     assert finished.output.count(LOCUST_TABLE) > 2
 
 

@@ -29,7 +29,7 @@ def test_the_form_is_prefilled_and_a_run_started_there_writes_a_complete_run_fol
 
 
 def test_a_second_run_with_another_scenario_finds_the_practice_engine_though_the_form_names_the_first_one(web_locust):
-    settings = {"load.levels": "1", "load.measure_s": "1"}
+    settings = {"load.levels": "1", "load.measure_s": "0.5"}
     with web_locust("--scenario", "mixed-chat", settings=settings) as locust:
         first_host = locust.template_args()["host"]
         for speed in ("3", "4"):  # other flags: another practice engine each time
