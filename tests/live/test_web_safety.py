@@ -2,6 +2,7 @@
 
 import http.cookiejar
 import json
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -41,6 +42,16 @@ def on_init(environment, web_ui=None, **_):
     web_ui.app.register_blueprint(pages)
 """
 
+ANOTHER_LOCUST = """
+from scenarios.live import locust_seams
+from scenarios.users import LLMUser
+
+locust_seams.KNOWN_LOCUST = "0."
+
+class ChatUser(LLMUser):
+    api = "chat"
+"""
+
 RUN = {"load.measure_s": "1", "load.levels": "1"}
 
 
@@ -78,6 +89,17 @@ def test_a_login_covers_every_route_and_a_base_path_is_kept(web_locust, tmp_path
         assert 'src="/load/llm/assets/llm.js"' in page
         index = jar.open(locust.url + "/").read().decode()
         assert '"page": "/load/llm"' in index
+
+
+def test_beside_an_unknown_version_of_locust_the_page_stands_alone(web_locust, tmp_path):
+    locustfile = tmp_path / "another.py"
+    locustfile.write_text(ANOTHER_LOCUST)
+    with web_locust("--scenario", "demo", locustfile=locustfile) as locust:
+        assert b"tokenswarm" not in locust.get("/")
+        assert "extended_tabs" not in locust.template_args()
+        assert re.search(r"no LLM tab; the same page is at /llm", locust.finished.output)
+        assert b"LLM metrics" in locust.get("/llm")
+        assert locust.data() == {"run": None}
 
 
 @pytest.fixture(scope="module")

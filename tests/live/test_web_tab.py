@@ -49,6 +49,9 @@ def test_a_run_from_the_form_to_the_report(web_locust, tab):
         tab.get_by_role("tab", name="LLM").click()
         frame = tab.frame_locator("#tokenswarm-llm")
         watch_it_move(tab, frame)
+        so_far = locust.get("/llm/report").decode()
+        assert "· Tokenswarm" in so_far
+        assert not (locust.finished.run_dir / "report.html").exists()  # made beside, for whom asked
         stop_and_drain(tab, frame, locust)
         assert tab.trouble == []
         open_the_report(tab, frame)
@@ -97,6 +100,7 @@ def watch_it_move(tab, frame):
     )
     wait_for(lambda: frame.locator("#levels tr.class").count() == 2, limit_s=10)
     screenshot(tab, "llm-tab.png")
+    assert frame.get_by_role("link", name="Report so far").get_attribute("href") == "/load/llm/report"
 
 
 def stop_and_drain(tab, frame, locust):
