@@ -9,7 +9,7 @@ import psutil
 from scenarios.clients.stamps import COUNTERS
 from scenarios.recording.clock import Clock, now_s
 
-PROBE_INTERVAL_S = 0.02
+PROBE_INTERVAL_S = 0.05
 PERIOD_S = 1.0
 
 
