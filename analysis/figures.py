@@ -207,7 +207,12 @@ def _counts(requests: pd.DataFrame) -> Counts:
     found = requests["outcome"].value_counts()
     failed = requests.loc[requests["outcome"] == schema.FAILURE, "error_class"].fillna("unknown").value_counts()
     known = {outcome: int(found.get(outcome, 0)) for outcome in schema.OUTCOMES}
-    return Counts(started=len(requests), failures={str(name): int(count) for name, count in failed.items()}, **known)
+    return Counts(
+        started=len(requests),
+        cancelled=len(requests) - len(metrics.kept(requests)),
+        failures={str(name): int(count) for name, count in failed.items()},
+        **known,
+    )
 
 
 def _errors(requests: pd.DataFrame) -> tuple[tuple[str, str, int], ...]:
@@ -235,7 +240,7 @@ def _class(run: Run, mask: Mask, name: str, gaps: Gaps, objective: Slo | None) -
         input_tokens=_known(good["input_tokens"].mean()),
         output_tokens_requested=_known(good["output_tokens_requested"].mean()),
         output_tokens=_known(good["output_tokens"].mean()),
-        slo_attainment=float(slo.meets(requests, objective).mean()) if objective and len(requests) else None,
+        slo_attainment=slo.attained(requests, 0, objective).share if objective else None,
     )
 
 
@@ -265,7 +270,7 @@ def _slices(
                 tpot_ms=metrics.stats(metrics.tpot_ms(good)),
                 e2e_ms=metrics.stats(metrics.e2e_ms(good)),
                 output_tok_s=_rate(flow.in_window(part), part),
-                slo_attainment=float(slo.meets(requests, objective).mean()) if objective and len(requests) else None,
+                slo_attainment=slo.attained(requests, 0, objective).share if objective else None,
             )
         )
     return tuple(slices)

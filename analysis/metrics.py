@@ -82,6 +82,11 @@ def stats(values: Iterable[float] | pd.Series | Floats) -> Stats:
     return Stats(len(good), float(good.mean()), float(good[0]), p50, p90, p95, p99, float(good[-1]), std, invalid)
 
 
+def kept(requests: pd.DataFrame) -> pd.DataFrame:
+    """Requests that were not given up on purpose: those can neither meet nor miss anything."""
+    return requests[requests["error_class"] != schema.CANCELLED]
+
+
 def ttft_ms(requests: pd.DataFrame) -> pd.Series:
     """Time to first token: first token event on any channel - sent."""
     return requests["first_token_ms"]

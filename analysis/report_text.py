@@ -54,7 +54,7 @@ def what_became_of(counts: Counts) -> str:
     failed = f"{counts.failure} failed{f' ({failures})' if failures else ''}"
     return (
         f"{counts.started} requests started: {counts.success} succeeded, {failed}, {counts.empty} empty, "
-        f"{counts.cut_off} cut off"
+        f"{counts.cut_off} cut off{f' ({counts.cancelled} as planned)' if counts.cancelled else ''}"
     )
 
 
@@ -78,7 +78,8 @@ def _load_table(summary: RunSummary) -> Table:
         counts = level.counts
         row = [level.label, number(level.achieved_concurrency)]
         row += [number(level.planned, 0), str(level.dropped), str(level.missed)] if open_loop else []
-        row += [str(n) for n in (counts.started, counts.success, counts.failure, counts.empty, counts.cut_off)]
+        row += [str(n) for n in (counts.started, counts.success, counts.failure, counts.empty)]
+        row.append(f"{counts.cut_off}{f' ({counts.cancelled} planned)' if counts.cancelled else ''}")
         table.add_row(*row, Text(level.verdict.status, style=COLOURS[level.verdict.status]))
     return table
 

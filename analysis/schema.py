@@ -24,6 +24,7 @@ SUCCESS = "success"  # a proper end and at least one token event
 FAILURE = "failure"  # see `error_class`
 EMPTY = "empty"  # a proper end, but nothing was generated
 CUT_OFF = "cut_off"  # ended by us: stop, Ctrl-C, end of the run
+CANCELLED = "cancelled"  # `error_class` of a cut_off that the scenario asked for: neither success nor failure
 OUTCOMES = (SUCCESS, FAILURE, EMPTY, CUT_OFF)
 
 # Values of `phase`: where in its level a request was due (open loop) or sent. Only `measure` counts in a report.
@@ -71,6 +72,7 @@ REQUEST_COLUMNS: tuple[Column, ...] = (
     # what was asked
     Column("api", "str", "chat, completions, responses, triton-grpc or triton-generate"),
     Column("model", "str", "model name in the request"),
+    Column("host", "str", "which of several hosts it was sent to; empty where there is one"),
     Column("length_class", "str", "class of the workload mix, for example its prompt length"),
     Column("input_tokens_requested", "int", "prompt length that the workload asked for"),
     Column("output_tokens_requested", "int", "max_tokens of the request"),
@@ -94,7 +96,7 @@ REQUEST_COLUMNS: tuple[Column, ...] = (
     Column("reasoning_tokens", "int", "output tokens spent on reasoning, by usage"),
     # what became of it
     Column("outcome", "str", "success, failure, empty or cut_off"),
-    Column("error_class", "str", "class of a failure, for example http_503 or truncated_stream"),
+    Column("error_class", "str", "class of a failure, for example http_503; `cancelled` of a planned cut_off"),
     Column("error_text", "str", "the server's or library's own words, shortened"),
     Column("http_status", "int", "status of the HTTP response"),
     Column("finish_reason", "str", "finish reason of the first choice"),

@@ -80,8 +80,8 @@ class Attained:
 
 
 def attained(requests: pd.DataFrame, unsent: int, slo: Slo) -> Attained:
-    """Attainment of a level's measured requests beside `unsent` arrivals."""
-    return Attained(int(meets(requests, slo).sum()), len(requests) + unsent)
+    """Attainment of a level's measured requests beside `unsent` arrivals; planned cancellations do not count."""
+    return Attained(int(meets(requests, slo).sum()), len(metrics.kept(requests)) + unsent)
 
 
 def meets(requests: pd.DataFrame, slo: Slo) -> Mask:

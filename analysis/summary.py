@@ -43,6 +43,7 @@ class Counts:
     failure: int
     empty: int
     cut_off: int
+    cancelled: int  # of `cut_off`: on purpose, as the scenario asked for
     failures: dict[str, int]  # by error class, most frequent first
 
 

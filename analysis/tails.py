@@ -54,7 +54,7 @@ def tails(run: Run, mask: Mask, gaps: Gaps, stall_ms: float = STALL_MS, unsent: 
         if np.nansum(output)
         else None,
         ttft_adjusted_ms=adjusted(requests, metrics.ttft_ms(requests), unsent),
-        e2e_adjusted_ms=adjusted(requests, metrics.e2e_ms(requests), unsent),
+        e2e_adjusted_ms=adjusted(metrics.kept(requests), metrics.e2e_ms(metrics.kept(requests)), unsent),
         fairness=jain(np.asarray(metrics.decode_tok_s(run.requests[good]))),
         workers=workers(requests),
     )

@@ -182,7 +182,8 @@ def _outcomes(requests: pd.DataFrame, good: pd.DataFrame) -> Iterable[Reason]:
     if not len(requests):
         yield Reason("suspect", "no request was sent in the measure phase", "measure for longer")
         return
-    lost = 1 - len(good) / len(requests)
+    kept = len(metrics.kept(requests))
+    lost = 1 - len(good) / kept if kept else 0.0
     if lost >= FAILED_SHARE:
         text = f"{lost:.1%} of requests gave no complete answer; latencies are those of the rest"
         yield Reason("suspect", text, "see the errors; lower the load or raise the limits of the engine")

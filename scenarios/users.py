@@ -16,6 +16,7 @@ from locust.exception import StopUser
 from analysis import schema
 from scenarios import options
 from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
+from scenarios.clients.cancelling import Cancelled, cancelled_in_time, counting_down
 from scenarios.recording.events import has_listeners, hook
 from scenarios.running import session
 from scenarios.workload.rows import WorkloadEnd
@@ -45,7 +46,7 @@ class LLMUser(User):
         self.number = self.session.user_count
         self.plan = self.session.workload.for_user()
         self.pause_s = 0.0
-        self.session.client(self.api or self.session.scenario.engine.api)  # the first request must not wait for it
+        self.session.make_clients(self.api or self.session.scenario.engine.api)  # the first request must not wait
         if self.session.arrivals is None:
             gevent.sleep(self.number * GOLDEN_RATIO % 1 * min(STAGGER_S, self.session.scenario.load.ramp_s))
 
@@ -113,16 +114,21 @@ class LLMUser(User):
         headers = {**request.extra_headers, "X-Request-Id": self._global_id(request_id)}
         request = replace(request, planned_s=planned_s, extra_headers=headers)
         hook("llm_request_started").fire(user=self, request_id=request_id, request=request)
-        call = self.session.client(self.api or self.session.scenario.engine.api).call(
-            request, self._listener(request_id)
-        )
+        host, client = self.session.client(self.api or self.session.scenario.engine.api, self.number)
+        call = client.call(request, counting_down(request, self._listener(request_id)))
         self.session.live.started(request_id, call)
+        cancelled = False
         try:
-            call.run()
+            with cancelled_in_time(request):
+                call.run()
+        except Cancelled:
+            cancelled = True
         finally:
             result = call.result()
+            if cancelled:
+                result.error_class = schema.CANCELLED
             self.pause_s = pause_after_s(result, self.session.scenario.load.respect_retry_after)
-            recorder.finished(request_id, self.number, request, result)
+            recorder.finished(request_id, self.number, request, result, host)
             self._tell(request_id, request, result)
         return result
 
@@ -137,7 +143,7 @@ class LLMUser(User):
 
     def _tell(self, request_id: str, request: LLMRequest, result: RequestResult) -> None:
         exception: Exception | None = None
-        if result.outcome != schema.SUCCESS:
+        if result.outcome != schema.SUCCESS and result.error_class != schema.CANCELLED:
             exception = LLMError(f"{result.error_class or result.outcome}: {result.error_text or ''}".rstrip(": "))
         self.environment.events.request.fire(
             request_type=result.api,

@@ -24,7 +24,8 @@ class LLMRequest:
     """One request as the workload planned it.
 
     `messages` (chat) replaces `prompt`. Lengths are in tokens. `planned_s` is the instant on the
-    process' monotonic clock (`time.perf_counter`) set by an open-loop schedule.
+    process' monotonic clock (`time.perf_counter`) set by an open-loop schedule. The sender gives the request up
+    after that many tokens, or that long after its start.
     """
 
     prompt: str = ""
@@ -34,6 +35,8 @@ class LLMRequest:
     length_class: str = ""
     input_tokens_requested: int | None = None
     planned_s: float | None = None
+    cancel_after_tokens: int | None = None
+    cancel_after_ms: float | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     extra_headers: Mapping[str, str] = field(default_factory=dict)
 

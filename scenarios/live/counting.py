@@ -162,6 +162,8 @@ class LiveCounter:
         if outcome == schema.FAILURE:
             name = _bounded(row["error_class"] or "unknown", self._error_classes, MAX_ERROR_CLASSES)
             group.failures[name] = group.failures.get(name, 0) + 1
+        elif row["error_class"] == schema.CANCELLED:
+            counts[schema.CANCELLED] = counts.get(schema.CANCELLED, 0) + 1
         elif outcome == schema.SUCCESS:
             short = (row["output_tokens"] or 0) < (row["output_tokens_requested"] or 0)
             for name, holds in (
@@ -189,13 +191,12 @@ class LiveCounter:
         slo = self._slo
         if slo is None:
             return False
+        waited = -(row["planned_ms"] or 0.0)
         ttft, tpot = row["first_token_ms"], tpot_ms(row)
-        if ttft is not None and row["planned_ms"] is not None:
-            ttft -= row["planned_ms"]
         return (
-            (slo.ttft_ms is None or (ttft is not None and ttft <= slo.ttft_ms))
+            (slo.ttft_ms is None or (ttft is not None and ttft + waited <= slo.ttft_ms))
             and (slo.tpot_ms is None or tpot is None or tpot <= slo.tpot_ms)
-            and (slo.e2e_ms is None or row["e2e_ms"] <= slo.e2e_ms)
+            and (slo.e2e_ms is None or row["e2e_ms"] + waited <= slo.e2e_ms)
         )
 
     def _count_underway(self, now_second: int) -> int:

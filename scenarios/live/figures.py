@@ -35,6 +35,11 @@ class Tally:
             self.histograms[metric].merge(histogram)
 
     @property
+    def kept(self) -> int:
+        """Requests that have ended and were not given up on purpose."""
+        return self.ended - self.counts.get(schema.CANCELLED, 0)
+
+    @property
     def ended(self) -> int:
         """Requests that have ended, whatever became of them."""
         return sum(self.counts.get(outcome, 0) for outcome in schema.OUTCOMES)
@@ -52,7 +57,7 @@ class Tally:
             "failed": self.counts.get(schema.FAILURE, 0),
             "empty": self.counts.get(schema.EMPTY, 0),
             "cut_off": self.counts.get(schema.CUT_OFF, 0),
-            "slo_share": self.counts.get("slo_met", 0) / ended if ended else None,
+            "slo_share": self.counts.get("slo_met", 0) / self.kept if self.kept else None,
             **self.latencies(),
         }
 

@@ -118,7 +118,7 @@ def _reads(health: HealthSum) -> Light:
 
 
 def _failures(measured: Tally) -> Light:
-    ended = measured.ended
+    ended = measured.kept
     lost = 1 - measured.counts.get(schema.SUCCESS, 0) / ended if ended else 0.0
     text = f"{lost:.1%} of {ended} requests without success"
     return Light("failures", SUSPECT if lost >= FAILED_SHARE else OK, text)

@@ -98,19 +98,20 @@ class Recorder:
         self._in_flight[request_id] = now_s() if planned_s is None else planned_s
         return request_id
 
-    def finished(self, request_id: str, user: int, request: LLMRequest, result: RequestResult) -> None:
+    def finished(self, request_id: str, user: int, request: LLMRequest, result: RequestResult, host: str = "") -> None:
         """Record what became of a started request."""
         del self._in_flight[request_id]
         self._last_end_s = max(self._last_end_s or 0.0, result.sent_s + result.e2e_ms / 1000)
-        self._sink(self._record(request_id, user, request, result))
+        self._sink(self._record(request_id, user, request, result, host))
         self.recorded_count += 1
 
-    def _record(self, request_id: str, user: int, request: LLMRequest, result: RequestResult) -> Record:
+    def _record(self, request_id: str, user: int, request: LLMRequest, result: RequestResult, host: str) -> Record:
         values = {name: getattr(result, name) for name in _RESULT_COLUMNS}
         values.update(
             request_id=request_id,
             worker=self._worker,
             user=user,
+            host=host,
             length_class=request.length_class,
             input_tokens_requested=request.input_tokens_requested,
             output_tokens_requested=request.max_tokens,

@@ -37,13 +37,13 @@ from scenarios.running.preflight import (
     calibrate,
     check_tokenizer,
     check_workload,
-    first_model,
+    model_of_all,
     needs_host,
     with_api_of,
 )
 from scenarios.running.report import exit_code, report
 from scenarios.running.run import FINAL_GRACE_S, Run, RunPlan
-from scenarios.running.session import Session
+from scenarios.running.session import Session, hosts_of
 from scenarios.spec import Scenario, ScenarioError, load_scenario
 
 logger = logging.getLogger(__name__)
@@ -136,14 +136,14 @@ class Leader:
     def _make_plan(self, scenario: Scenario, load: str, overrides: Sequence[str] = ()) -> RunPlan:
         host = self._environment.host or ""
         embedded = self._engine is not None and host == self._engine.url
-        model = first_model(host, scenario)
+        model = model_of_all(hosts_of(host), scenario)
         return RunPlan(
             scenario=scenario,
             overrides=(*self._options.scenario_overrides, *overrides),
             runs_dir=Path(self._options.runs_dir),
             host=host,
             model=model,
-            calibration=calibrate(host, model, scenario),
+            calibration=calibrate(hosts_of(host)[0], model, scenario),
             engine=" ".join(("practice engine", *self._engine_flags)) if embedded else "",
             by_hand=load == BY_HAND or (self._headless and self._options.num_users is not None),
         )

@@ -1,6 +1,6 @@
 """What is checked before the first measured request: that the engine answers, and which model it serves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import openai
 
@@ -23,6 +23,15 @@ class NothingToSend(Exception):
 
 class EngineUnreachable(Exception):
     """The engine does not answer as one; the text says what was tried."""
+
+
+def model_of_all(hosts: Sequence[str], scenario: Scenario) -> str:
+    """The model that all replicas serve. EngineUnreachable if one does not answer, or serves another."""
+    models = [first_model(host, scenario) for host in hosts]
+    if len(set(models)) > 1:
+        told = ", ".join(f"{host}: {model}" for host, model in zip(hosts, models, strict=True))
+        raise EngineUnreachable(f"the hosts list different models ({told}). Name one with --set engine.model=NAME")
+    return models[0]
 
 
 def first_model(host: str, scenario: Scenario) -> str:
@@ -85,9 +94,16 @@ def check_workload(scenario: Scenario) -> None:
 
 
 def calibrate(host: str, model: str, scenario: Scenario) -> Calibration:
-    """How the engine counts prompts; uncalibrated where it does not tell, then workers learn from its answers."""
-    if scenario.engine.api in TRITON_APIS:
-        return UNCALIBRATED  # no such question there
-    options = connection_options(scenario.engine)
-    with prompt_counter(host, api=scenario.engine.api, model=model, timeout_s=LIMIT_S, **options) as count:
-        return ask(scenario.workload, count)
+    """How the engine counts prompts; where it does not tell, by the scenario's tokenizer, if there is one.
+
+    Of what neither knows (the chat template above all) workers learn from the usage of the first answers.
+    """
+    calibration = UNCALIBRATED
+    if scenario.engine.api not in TRITON_APIS:  # no such question there
+        options = connection_options(scenario.engine)
+        with prompt_counter(host, api=scenario.engine.api, model=model, timeout_s=LIMIT_S, **options) as count:
+            calibration = ask(scenario.workload, count, "tokenize")
+    if calibration is UNCALIBRATED and scenario.engine.tokenizer:
+        counter = load_counter(scenario.engine.tokenizer)
+        calibration = ask(scenario.workload, lambda request: counter(request.prompt), "tokenizer")
+    return calibration

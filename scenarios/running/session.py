@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from typing import Any, Protocol
 
 import gevent
@@ -87,7 +87,9 @@ class Session:
         self.user_count = 0
         self._clock = clock
         self._link = link
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, list[Client]] = {}  # by API, one per host
+        self._hosts = hosts_of(info.host)
+        self._turn = count(worker)  # of the hosts; workers begin at different ones
         self._health: dict[str, Any] | None = None
         unfit = lift_limit(streams_at_once(self.scenario.load, info.workers))
         if unfit:
@@ -98,18 +100,26 @@ class Session:
             gevent.spawn(self._tell_status),
         ]
 
-    def client(self, api: str) -> Client:
-        """The client of an API, one per process: connections and the SDK are shared by all users."""
+    def make_clients(self, api: str) -> list[Client]:
+        """The clients of an API, one per host: connections and the SDK are shared by all users of the process."""
         if api not in self._clients:
-            self._clients[api] = build_client_for(self.scenario, api, self.info.host, self.info.model)
+            self._clients[api] = [build_client_for(self.scenario, api, host, self.info.model) for host in self._hosts]
         return self._clients[api]
+
+    def client(self, api: str, user: int) -> tuple[str, Client]:
+        """Host and client of a user's next request; the host is empty where there is only one."""
+        clients = self.make_clients(api)
+        if len(clients) == 1:
+            return "", clients[0]
+        turn = user if self.scenario.engine.spread == "per-user" else next(self._turn)
+        return self._hosts[turn % len(clients)], clients[turn % len(clients)]
 
     def finish(self) -> None:
         """All users have stopped: deliver the rest and close the connections."""
         gevent.killall(self._greenlets)
         self._link.live(self.live.take())
         self._link.finish(self._status())
-        for client in self._clients.values():
+        for client in chain.from_iterable(self._clients.values()):
             client.close()
 
     def _on_record(self, record: Record) -> None:
@@ -176,6 +186,11 @@ def finish() -> None:
 def arrivals_of(run_id: str) -> ArrivalHost | None:
     """The open loop of the current session, if it belongs to that run."""
     return current.arrivals if current and current.info.run_id == run_id else None
+
+
+def hosts_of(host: str) -> list[str]:
+    """The addresses in --host: one, or several replicas with commas between them."""
+    return [each.strip() for each in host.split(",") if each.strip()]
 
 
 def build_client_for(scenario: Scenario, api: str, host: str, model: str) -> Client:

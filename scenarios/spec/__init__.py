@@ -5,9 +5,10 @@ from scenarios.spec.lengths import InputSpec, LengthSpec
 from scenarios.spec.load import LoadSpec, SearchSpec
 from scenarios.spec.loading import ScenarioError, load_scenario, shipped_scenarios
 from scenarios.spec.scenario import EngineSpec, ReportSpec, Scenario, SloSpec, TimeoutSpec
-from scenarios.spec.workload import ConversationSpec, WorkloadSpec
+from scenarios.spec.workload import CancelSpec, ConversationSpec, WorkloadSpec
 
 __all__ = [
+    "CancelSpec",
     "ConversationSpec",
     "DatasetSpec",
     "EngineSpec",

@@ -126,6 +126,7 @@ class InputSpec(LengthSpec):
 
     weight: NonNegativeFloat = 1.0
     output: LengthSpec | None = Field(default=None, description="answer length of this class")
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="of this class, such as its priority")
 
     @model_validator(mode="before")
     @classmethod

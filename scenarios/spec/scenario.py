@@ -32,6 +32,9 @@ class EngineSpec(Table):
     api: Literal["chat", "completions", "responses", "triton-generate", "triton-grpc"] = "chat"
     model: str = Field(default="", description="empty: the first model that the engine lists")
     api_key_env: str = Field(default="", description="variable that holds the key; empty: OPENAI_API_KEY if set")
+    spread: Literal["round-robin", "per-user"] = Field(
+        default="round-robin", description="how requests go to several hosts: --host http://a:8000,http://b:8000"
+    )
     reuse_connections: bool = True
     verify_tls: bool = True
     ca_file: str = ""
@@ -110,6 +113,11 @@ class Scenario(Table):
             if load.open_loop and workload.conversation:
                 text = 'needs the users of load.mode = "concurrency": who asks on has to wait for the answer'
                 faults.append(("workload.conversation", text))
+        engine = info.data.get("engine")
+        if engine and workload and workload.images and engine.api != "chat":
+            faults.append(("workload.images", f"not used with engine.api {engine.api!r}, only with 'chat'"))
+        if engine and load and load.open_loop and engine.spread == "per-user":
+            faults.append(("engine.spread", 'found "per-user", but only load.mode = "concurrency" has users'))
         if load and load.mode == "search" and info.data.get("slo", "faulty") is None:
             faults.append(("slo", "missing; load.mode 'search' needs the limits to search for"))
         raise_faults(faults)

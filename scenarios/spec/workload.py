@@ -2,10 +2,19 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+)
 
 from scenarios.spec.base import AsTuple, Table, raise_faults
 from scenarios.spec.data import DatasetSpec, PrefixSpec, TraceSpec
+from scenarios.spec.images import ImagesSpec
 from scenarios.spec.lengths import InputSpec, LengthSpec
 
 DEFAULT_MIX = (
@@ -22,6 +31,22 @@ class ConversationSpec(Table):
     later_input: LengthSpec | None = Field(default=None, description="length of later questions; absent: as `inputs`")
 
 
+class CancelSpec(Table):
+    """Requests that are given up on purpose, as people do who have read enough; counted apart."""
+
+    share: float = Field(gt=0, le=1, description="of all requests")
+    after_tokens: PositiveInt | None = Field(default=None, description="token events with that many tokens")
+    after_ms: PositiveFloat | None = Field(default=None, description="since it was started", validate_default=True)
+
+    @field_validator("after_ms")
+    @classmethod
+    def _some_instant(cls, after_ms: float | None, info: ValidationInfo) -> float | None:
+        if (after_ms is None) == (info.data.get("after_tokens", "faulty") is None):
+            found = "neither" if after_ms is None else "both"
+            raise_faults([("", f"found {found} of after_tokens and after_ms, expected one of them")])
+        return after_ms
+
+
 class WorkloadSpec(Table):
     """What is sent: a mix of made-up prompts, or a dataset, or a trace; and the rest of the request's body."""
 
@@ -34,8 +59,10 @@ class WorkloadSpec(Table):
     ignore_eos: bool = Field(default=True, description="ask the engine to go on to the full answer length")
     system_prompt: str = ""
     language: Literal["en", "zh"] = "en"
+    cancel: CancelSpec | None = None
+    images: ImagesSpec | None = Field(default=None, description="chat only")
     models: dict[str, NonNegativeFloat] = Field(default_factory=dict, description="names, such as LoRAs, by weight")
-    extra_body: dict[str, Any] = Field(default_factory=dict, description="further keys of the request's body")
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="of every request: sampling, tools, priority")
     context_tokens: NonNegativeInt = Field(default=0, description="the model's context; 0: unknown")
 
     @field_validator("inputs")
@@ -53,6 +80,13 @@ class WorkloadSpec(Table):
         if models and sum(models.values()) <= 0:
             raise_faults([("", "found weights that sum up to 0, expected at least one above 0")])
         return models
+
+    @field_validator("images")
+    @classmethod
+    def _one_turn(cls, images: ImagesSpec | None, info: ValidationInfo) -> ImagesSpec | None:
+        if images and info.data.get("conversation"):
+            raise_faults([("", "not used with conversation: its history is text")])
+        return images
 
     @field_validator("dataset", "trace")
     @classmethod

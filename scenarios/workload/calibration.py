@@ -1,8 +1,8 @@
 """How many units of our text make a prompt of n tokens, by the engine's own count.
 
-Either asked before the run (an engine with /tokenize) or learned from the first answers' usage. A text's
-units are known, so one line through (units, tokens) tells the tokens per unit and what comes on top:
-chat template, system prompt, special tokens.
+Either asked before the run (an engine with /tokenize, else a local tokenizer) or learned from the first answers'
+usage. A text's units are known, so one line through (units, tokens) tells the tokens per unit and what comes on
+top: chat template, system prompt, special tokens.
 """
 
 import statistics
@@ -27,7 +27,7 @@ class Calibration:
 
     tokens_per_unit: float = 1.0
     overhead_tokens: float = 0.0
-    source: str = "none"  # none, tokenize or usage
+    source: str = "none"  # none, tokenize, tokenizer or usage
 
     def units(self, tokens: int) -> int:
         """Units of text for a prompt of `tokens` tokens in all."""
@@ -37,8 +37,8 @@ class Calibration:
 UNCALIBRATED = Calibration()
 
 
-def ask(spec: WorkloadSpec, count: Callable[[LLMRequest], int | None]) -> Calibration:
-    """Calibration by an engine that counts prompts on request; `count` gives None where it does not."""
+def ask(spec: WorkloadSpec, count: Callable[[LLMRequest], int | None], source: str = "tokenize") -> Calibration:
+    """Calibration by an engine that counts prompts on request, or by a local tokenizer; None from `count`: not told."""
     maker = PromptMaker("calibration", spec.language)
     samples = []
     for units in PROBE_UNITS:
@@ -48,14 +48,13 @@ def ask(spec: WorkloadSpec, count: Callable[[LLMRequest], int | None]) -> Calibr
             if tokens is None:
                 return UNCALIBRATED
             samples.append((units, tokens))
-    return fit(samples, "tokenize")
+    return fit(samples, source)
 
 
-def fit(samples: Sequence[tuple[int, int]], source: str) -> Calibration:
-    """The line through (units, tokens) samples; through lengths that are all alike, with one token per unit."""
+def fit(samples: Sequence[tuple[int, int]], source: str, per_unit: float = 1.0) -> Calibration:
+    """The line through (units, tokens) samples; through lengths that are all alike, with `per_unit` as its slope."""
     units = [each for each, _ in samples]
     tokens = [each for _, each in samples]
-    per_unit = 1.0
     if max(units) >= SPREAD * min(units):
         per_unit = statistics.linear_regression(units, tokens).slope
         lowest, highest = SANE_TOKENS_PER_UNIT
@@ -70,11 +69,12 @@ class Learner:
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
-        self.learns = calibration.source == "none"
+        self.learns = calibration.source in ("none", "tokenizer")  # a tokenizer knows no chat template
+        self._per_unit = calibration.tokens_per_unit
         self._samples: list[tuple[int, int]] = []
 
     def learn(self, units: int, tokens: int) -> None:
         """An answer said that a prompt of so many units had so many tokens."""
         self._samples.append((units, tokens))
-        self.calibration = fit(self._samples, "usage")
+        self.calibration = fit(self._samples, "usage", self._per_unit)
         self.learns = len(self._samples) < LEARNED_ANSWERS

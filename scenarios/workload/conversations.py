@@ -54,6 +54,7 @@ class Conversation:
         self._first_request = first_request
         self._later_question = later_question
         self._history: list[Mapping[str, Any]] = []
+        self._extra_body: Mapping[str, Any] = {}  # of its class of the mix
 
     def next_request(self) -> LLMRequest | None:
         """The request of the next turn; None when the conversation is over."""
@@ -71,6 +72,7 @@ class Conversation:
 
     def _first_turn(self) -> LLMRequest:
         planned = self._first_request()
+        self._extra_body = planned.extra_body
         self._history = [*(planned.messages or [_question(planned.prompt)])]
         return build_request(
             self._spec,
@@ -78,6 +80,7 @@ class Conversation:
             max_tokens=planned.max_tokens or 1,
             length_class=FIRST_TURN,
             input_tokens=planned.input_tokens_requested,
+            extra_body=self._extra_body,
         )
 
     def _later_turn(self) -> LLMRequest | None:
@@ -87,7 +90,13 @@ class Conversation:
         if context and max_tokens + sum(estimated_tokens(each["content"]) for each in self._history) > context:
             self._turns_left = 0  # the history has outgrown the model
             return None
-        return build_request(self._spec, messages=[*self._history], max_tokens=max_tokens, length_class=LATER_TURNS)
+        return build_request(
+            self._spec,
+            messages=[*self._history],
+            max_tokens=max_tokens,
+            length_class=LATER_TURNS,
+            extra_body=self._extra_body,
+        )
 
 
 def _question(text: str) -> dict[str, Any]:

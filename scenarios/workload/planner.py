@@ -4,16 +4,14 @@ When they are sent, and by whom, is for pacing and the users.
 """
 
 from dataclasses import replace
-from random import Random
 
 from scenarios.clients.call import LLMRequest
 from scenarios.spec import WorkloadSpec
 from scenarios.workload.calibration import UNCALIBRATED, Calibration, Learner
 from scenarios.workload.conversations import Conversation, Conversations
 from scenarios.workload.dataset import DatasetRequests
-from scenarios.workload.lengths import WeightedChoice
+from scenarios.workload.extras import Extras
 from scenarios.workload.repeats import Repeats
-from scenarios.workload.request import with_model
 from scenarios.workload.synthetic import SyntheticRequests
 from scenarios.workload.traces import TraceRequests
 from scenarios.workload.vocabulary import estimated_tokens
@@ -30,8 +28,7 @@ class Workload:
     ) -> None:
         self._learner = Learner(calibration)
         self._repeats = Repeats()
-        self._models = list(spec.models)
-        self._next_model = WeightedChoice(list(spec.models.values()), Random(f"{seed}/{worker}/models"))
+        self._extras = Extras(spec, seed, worker)
         self._source: SyntheticRequests | DatasetRequests | TraceRequests
         if spec.dataset:
             self._source = DatasetRequests(spec, spec.dataset, seed, worker, workers)
@@ -51,18 +48,22 @@ class Workload:
         """The next request, planned for an instant if an open loop says so. WorkloadEnd when a file is used up."""
         request = self._source.next()
         self._repeats.note(request.prompt)
-        return replace(with_model(request, self.next_model()), planned_s=planned_s)
+        return replace(self._extras.on(request, self.next_model()), planned_s=planned_s)
 
     def next_model(self) -> str | None:
         """One of the scenario's model names by their weights; None where it is the run's only one."""
-        return self._models[self._next_model.next()] if self._models else None
+        return self._extras.next_model()
+
+    def complete(self, request: LLMRequest, model: str | None) -> LLMRequest:
+        """A conversation's turn with what all requests get; its model stays that of the conversation."""
+        return self._extras.on(request, model)
 
     def next_timed(self) -> tuple[float, LLMRequest]:
         """The next request of a trace, with the seconds from the start of the load at which it is due."""
         assert isinstance(self._source, TraceRequests), "only a trace tells when"
         due_s, request = self._source.next_timed()
         self._repeats.note(request.prompt)
-        return due_s, with_model(request, self.next_model())
+        return due_s, self._extras.on(request, self.next_model())
 
     def learn(self, request: LLMRequest, input_tokens: int | None) -> None:
         """An answer's usage has told how long the prompt was: later prompts are made to fit, if nobody knew before."""
@@ -93,7 +94,7 @@ class UserPlan:
             self._conversation = self._conversations.begin()
             self._model = self._workload.next_model()
             request = self._conversation.next_request()
-        return with_model(request, self._model)
+        return self._workload.complete(request, self._model)
 
     def answered(self, request: LLMRequest, text: str | None, input_tokens: int | None) -> None:
         """What came back: the answer's text, None of a failed request, and the prompt's length by usage."""

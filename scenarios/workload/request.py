@@ -1,7 +1,6 @@
 """Turns a planned text into an `LLMRequest`: what all sources of requests have in common."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from scenarios.clients.call import LLMRequest
@@ -36,11 +35,6 @@ def build_request(
         input_tokens_requested=input_tokens,
         extra_body={**spec.extra_body, **extra_body} if extra_body else spec.extra_body,
     )
-
-
-def with_model(request: LLMRequest, model: str | None) -> LLMRequest:
-    """The request for a model of that name; None leaves it to the run's."""
-    return replace(request, extra_body={**request.extra_body, "model": model}) if model else request
 
 
 def _system(text: str) -> dict[str, str]:

@@ -40,6 +40,7 @@ class SyntheticRequests:
             max_tokens=output_tokens,
             length_class=self._labels[chosen],
             input_tokens=prefix_tokens + input_tokens,
+            extra_body=self._spec.inputs[chosen].extra_body,
         )
 
     def question(self, tokens: int | None = None) -> tuple[str, int]:
