@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from analysis import metrics, schema, windows
+from analysis import gaps, metrics, schema, windows
 from analysis.metrics import Floats
 from analysis.runs import Run
 from analysis.tables import RunError
@@ -190,7 +190,7 @@ def _tpot(requests: pd.DataFrame, rules: Rules) -> pd.Series:
 
 def _itl(run: Run, good: Mask, rules: Rules) -> tuple[Floats, Floats | None]:
     if rules.itl == "pooled gaps":
-        return metrics.itl_ms(run.tokens, good), None
+        return gaps.itl_ms(run.token_rows, good), None
     requests = run.requests[good]
     tokens = output_tokens(requests, rules)
     later = (tokens - 1).where(tokens > 1)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis import dialects, metrics, schema, windows
+from analysis import dialects, gaps, metrics, schema, windows
 from analysis.runs import Run
 from analysis.windows import Level
 
@@ -50,8 +50,8 @@ def to_vllm(run: Run, level: Level) -> dict[str, Any]:
     values = {
         "ttft": metrics.ttft_ms(requests[good]),
         "tpot": (requests["last_token_ms"] - requests["first_token_ms"])[good] / (requests["output_tokens"][good] - 1),
-        "itl": metrics.itl_ms(
-            run.tokens, windows.measured(run, level) & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
+        "itl": gaps.itl_ms(
+            run.token_rows, windows.measured(run, level) & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
         ),
         "e2el": requests["last_token_ms"][good],
     }
@@ -124,9 +124,7 @@ def _rows(run: Run, level: Level) -> NDArray[np.intp]:
 
 def _arrivals(run: Run, rows: NDArray[np.intp]) -> list[metrics.Floats]:
     """The arrivals of each chosen request."""
-    bounds = metrics.row_bounds(run.tokens, len(run.requests))
-    every = run.tokens["arrival_ms"].to_numpy()
-    return [every[bounds[row] : bounds[row + 1]] for row in rows]
+    return [run.token_rows.of(int(row)).arrival_ms for row in rows]
 
 
 def _seconds(ends: metrics.Floats, starts: metrics.Floats) -> float:

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import intervals, metrics, run_validity, schema, slo, steady, tails, tokens, validity, windows
+from analysis import gaps, intervals, metrics, run_validity, schema, slo, steady, tails, tokens, validity, windows
 from analysis.client import client_health
 from analysis.intervals import Interval
-from analysis.metrics import Gaps, Stats
+from analysis.metrics import Stats
 from analysis.open_loop import schedule_of
 from analysis.runs import Run
 from analysis.slo import Slo
 from analysis.summary import ClassSummary, Counts, Latencies, LevelSummary, RunSummary, WindowSummary
+from analysis.tails import Tails
 from analysis.windows import Level, Mask, TokenFlow, Window
 
 MOST_SLICES = 2000
@@ -31,8 +32,7 @@ def summarise(run: Run, objective: Slo | None = None) -> RunSummary:
     objective = objective or slo.from_scenario(scenario)
     flow = windows.token_flow(run)
     window_s = (scenario.get("report") or {}).get("window_s")
-    gaps = metrics.gaps(run.tokens)
-    levels = tuple(_level(run, level, flow, gaps, objective, window_s) for level in windows.levels(run))
+    levels = tuple(_level(run, level, flow, objective, window_s) for level in windows.levels(run))
     best = _found(levels, run.info.get("search")) or _best(levels)
     started, ended = _bounds(run)
     per_event = metrics.tokens_per_event(run.requests)
@@ -102,25 +102,18 @@ def iso(unix_s: float, zone: tzinfo = UTC) -> str | None:
     return datetime.fromtimestamp(unix_s, zone).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _level(
-    run: Run, level: Level, flow: TokenFlow, gaps: Gaps, objective: Slo | None, window_s: float | None
-) -> LevelSummary:
+def _level(run: Run, level: Level, flow: TokenFlow, objective: Slo | None, window_s: float | None) -> LevelSummary:
     mask = windows.measured(run, level)
     requests = run.requests[mask]
-    gaps = gaps.of(mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy())
     achieved = windows.achieved_concurrency(run.requests, level.window)
-    latencies = _latencies(run, mask, gaps)
+    stall_ms = ((run.info.get("scenario") or {}).get("report") or {}).get("stall_ms") or tails.STALL_MS
+    latencies, tail, itl_interval = _of_gaps(run, mask, stall_ms, level.dropped + level.missed)
     met = slo.meets(requests, objective) if objective else None
     # an arrival that was never sent is a miss like a failure
-    unsent = level.dropped + level.missed
-    attainment = slo.attained(requests, unsent, objective).share if objective else None
+    attainment = slo.attained(requests, level.dropped + level.missed, objective).share if objective else None
     output, total = _token_rates(run.requests, flow, level.window)
     good = requests[requests["outcome"] == schema.SUCCESS]
-    stall_ms = ((run.info.get("scenario") or {}).get("report") or {}).get("stall_ms") or tails.STALL_MS
-    part, tail = (
-        steady.find_steady(flow, level.window),
-        tails.tails(run, mask, gaps, stall_ms, unsent),
-    )
+    part = steady.find_steady(flow, level.window)
     client = client_health(run, level, requests)
     kept = schedule_of(run, level, requests)
     return LevelSummary(
@@ -149,11 +142,11 @@ def _level(
         slo_attainment=attainment,
         meets_slo=attainment >= objective.attainment if objective and attainment is not None else None,
         goodput_requests_s=_rate(int(met.sum()), level.window) if met is not None else None,
-        intervals=_intervals(run.requests, requests, flow, level.window, met),
+        intervals=_intervals(run.requests, requests, flow, level.window, met) | itl_interval,
         steady=part,
         tokens=tokens.audit(good),
         tails=tail,
-        classes=_classes(run, mask, gaps, objective),
+        classes=_classes(run, mask, objective),
         windows=_slices(run, level, mask, flow, objective, window_s),
     )
 
@@ -183,15 +176,25 @@ def _intervals(
     return {name: interval for name, interval in found.items() if interval is not None}
 
 
-def _latencies(run: Run, mask: Mask, gaps: Gaps) -> Latencies:
+def _of_gaps(run: Run, mask: Mask, stall_ms: float, unsent: int) -> tuple[Latencies, Tails, dict[str, Interval]]:
+    """What needs all gaps of a level; they are let go afterwards, for there may be many."""
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
-    requests = run.requests[good]
+    pool = gaps.pool(run.token_rows, good)
+    latencies = _latencies(run.requests[good], metrics.stats_of_ordered(pool.ordered_ms, pool.refused))
+    order = np.argsort(windows.sent_unix_s(run.requests)[pool.code], kind="stable")
+    interval = intervals.ratio_interval(pool.sum_ms[order], pool.count[order])
+    found = {"itl_mean_ms": interval} if interval else {}
+    return latencies, tails.tails(run, mask, pool, stall_ms, unsent), found
+
+
+def _latencies(requests: pd.DataFrame, itl_ms: Stats) -> Latencies:
+    """Latencies of successful requests."""
     return Latencies(
         ttft_ms=metrics.stats(metrics.ttft_ms(requests)),
         ttft_from_plan_ms=metrics.stats(metrics.ttft_from_plan_ms(requests)),
         first_answer_ms=metrics.stats(metrics.first_answer_ms(requests)),
         tpot_ms=metrics.stats(metrics.tpot_ms(requests)),
-        itl_ms=metrics.stats(gaps.of(good).ms),
+        itl_ms=itl_ms,
         e2e_ms=metrics.stats(metrics.e2e_ms(requests)),
         e2e_from_plan_ms=metrics.stats(metrics.e2e_from_plan_ms(requests)),
         queue_ms=metrics.stats(metrics.queue_ms(requests)),
@@ -223,19 +226,20 @@ def _errors(requests: pd.DataFrame) -> tuple[tuple[str, str, int], ...]:
     return tuple((str(row["error_class"]), str(row["error_text"]), int(row["count"])) for row in rows)
 
 
-def _classes(run: Run, mask: Mask, gaps: Gaps, objective: Slo | None) -> tuple[ClassSummary, ...]:
+def _classes(run: Run, mask: Mask, objective: Slo | None) -> tuple[ClassSummary, ...]:
     column = run.requests["length_class"]
     names = sorted(column[mask].dropna().unique(), key=_class_order)
-    return tuple(_class(run, mask & (column == name).to_numpy(), str(name), gaps, objective) for name in names)
+    return tuple(_class(run, mask & (column == name).to_numpy(), str(name), objective) for name in names)
 
 
-def _class(run: Run, mask: Mask, name: str, gaps: Gaps, objective: Slo | None) -> ClassSummary:
+def _class(run: Run, mask: Mask, name: str, objective: Slo | None) -> ClassSummary:
     requests = run.requests[mask]
     good = requests[requests["outcome"] == schema.SUCCESS]
+    pool = gaps.pool(run.token_rows, mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy())
     return ClassSummary(
         name=name,
         counts=_counts(requests),
-        latencies=_latencies(run, mask, gaps),
+        latencies=_latencies(good, metrics.stats_of_ordered(pool.ordered_ms, pool.refused)),
         input_tokens_requested=_known(good["input_tokens_requested"].mean()),
         input_tokens=_known(good["input_tokens"].mean()),
         output_tokens_requested=_known(good["output_tokens_requested"].mean()),

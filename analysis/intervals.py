@@ -39,6 +39,21 @@ def mean_interval(values: Floats) -> Interval | None:
     return Interval(centre - half, centre + half)
 
 
+def ratio_interval(sums: Floats, counts: Floats) -> Interval | None:
+    """Interval of sum(sums) / sum(counts), such as the mean over the gaps of all requests, in their order of time.
+
+    Gaps of one request are anything but independent, so the batches are made of whole requests.
+    """
+    if not counts.sum() > 0:
+        return None
+    ratio = float(sums.sum() / counts.sum())
+    error = batch_error((sums - ratio * counts) / counts.mean())
+    if error is None:
+        return None
+    half = student_t(BATCHES - 1) * error
+    return Interval(ratio - half, ratio + half)
+
+
 def percentile_interval(values: Floats, p: float) -> Interval | None:
     """Interval of a percentile of values in their order of time; None with too few of them.
 

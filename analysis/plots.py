@@ -4,14 +4,14 @@ How a chart looks is left to `analysis/html/report.js`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis import metrics, schema, windows
-from analysis.metrics import Floats, Gaps
+from analysis import gaps, metrics, schema, windows
+from analysis.metrics import Floats
 from analysis.runs import Run
 from analysis.summary import LevelSummary, RunSummary
 from analysis.windows import Level, Mask, Window
@@ -27,12 +27,21 @@ def charts(run: Run, summary: RunSummary) -> dict[str, Any]:
     """Everything that the page's charts draw."""
     levels = {level.number: level for level in windows.levels(run)}
     masks = {number: windows.measured(run, level) for number, level in levels.items()}
-    gaps = metrics.gaps(run.tokens)
+    ecdfs, heatmaps = {}, {}
+    for number, level in levels.items():
+        good = masks[number] & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
+        ordered = gaps.pool(run.token_rows, good).ordered_ms
+        ecdfs[str(number)] = distributions(run.requests[good], ordered)
+        timed = good & run.requests["sent_unix_s"].notna().to_numpy()
+        if timed.sum() < good.sum():
+            ordered = gaps.pool(run.token_rows, timed).ordered_ms
+        heatmaps[str(number)] = heatmap(run, level, timed, ordered)
+        del ordered  # the next level's may be as many
     return {
         "levels": [level_point(level) for level in summary.levels],
-        "ecdf": {str(level.level): distributions(run, masks[level.level], gaps) for level in summary.levels},
+        "ecdf": ecdfs,
         "timelines": {str(level.level): timelines(run, masks[level.level]) for level in summary.levels},
-        "heatmaps": {str(number): heatmap(run, level, masks[number], gaps) for number, level in levels.items()},
+        "heatmaps": heatmaps,
         "flow": flow(run, summary, list(levels.values())),
         "windows": [window_points(level) for level in summary.levels if level.windows],
     }
@@ -51,21 +60,23 @@ def level_point(level: LevelSummary) -> dict[str, Any]:
     return stats | counts | {name: getattr(level, name) for name in names} | {"intervals": intervals}
 
 
-def distributions(run: Run, mask: Mask, gaps: Gaps) -> Mapping[str, list[list[float]]]:
-    """ECDF points [ms, share] of each latency metric."""
-    good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
-    requests = run.requests[good]
+def distributions(requests: pd.DataFrame, ordered_gaps: Floats) -> Mapping[str, list[list[float]]]:
+    """ECDF points [ms, share] of each latency metric of successful requests."""
     return {
-        "ttft_ms": ecdf(np.asarray(metrics.ttft_ms(requests))),
-        "tpot_ms": ecdf(np.asarray(metrics.tpot_ms(requests))),
-        "itl_ms": ecdf(gaps.of(good).ms),
-        "e2e_ms": ecdf(np.asarray(metrics.e2e_ms(requests))),
+        "ttft_ms": ecdf(_ordered(metrics.ttft_ms(requests))),
+        "tpot_ms": ecdf(_ordered(metrics.tpot_ms(requests))),
+        "itl_ms": ecdf(ordered_gaps),
+        "e2e_ms": ecdf(_ordered(metrics.e2e_ms(requests))),
     }
 
 
-def ecdf(values: Floats) -> list[list[float]]:
+def _ordered(column: pd.Series) -> Floats:
+    values = np.asarray(column, dtype=np.float64)
+    return np.sort(values[np.isfinite(values) & (values >= 0)])
+
+
+def ecdf(ordered: Floats) -> list[list[float]]:
     """At most `ECDF_POINTS` points of the empirical distribution; the slowest values are all kept."""
-    ordered = np.sort(values[np.isfinite(values) & (values >= 0)])
     count = len(ordered)
     if not count:
         return []
@@ -87,14 +98,13 @@ def timelines(run: Run, mask: Mask) -> list[dict[str, Any]]:
     ordered = rows[np.argsort(e2e, kind="stable")]
     ranks = {"median": 50.0, "p99": 99.0, "slowest": 100.0}
     chosen = {name: int(ordered[max(int(np.ceil(rank / 100 * len(ordered))), 1) - 1]) for name, rank in ranks.items()}
-    bounds = metrics.row_bounds(run.tokens, len(run.requests))
-    return [timeline(run, name, row, slice(bounds[row], bounds[row + 1])) for name, row in chosen.items()]
+    return [timeline(run, name, row) for name, row in chosen.items()]
 
 
-def timeline(run: Run, name: str, row: int, rows: slice) -> dict[str, Any]:
+def timeline(run: Run, name: str, row: int) -> dict[str, Any]:
     """One request: its instants since sent, and the arrivals of its tokens."""
     request = run.requests.iloc[row]
-    arrivals = run.tokens["arrival_ms"].to_numpy()[rows]
+    arrivals = run.token_rows.of(row).arrival_ms
     step = max(1, -(-len(arrivals) // TIMELINE_TICKS))
     return {
         "name": name,
@@ -111,29 +121,47 @@ def timeline(run: Run, name: str, row: int, rows: slice) -> dict[str, Any]:
     }
 
 
-def heatmap(run: Run, level: Level, mask: Mask, gaps: Gaps) -> dict[str, Any] | None:
-    """Gaps between token events of a level, counted by when they ended and (logarithmically) how long they were."""
-    good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
-    chosen = gaps.of(good)
-    lengths = chosen.ms
-    if not len(lengths) or not level.window.seconds > 0:
+def heatmap(run: Run, level: Level, good: Mask, ordered_gaps: Floats) -> dict[str, Any] | None:
+    """Gaps between token events of a level, counted by when they ended and (logarithmically) how long they were.
+
+    `good` are its successful requests whose time of sending is known, `ordered_gaps` all their gaps.
+    """
+    sent = windows.sent_unix_s(run.requests)
+    if not len(ordered_gaps) or not level.window.seconds > 0:
         return None
-    since = windows.sent_unix_s(run.requests)[chosen.code] + chosen.ended_ms / 1000 - level.window.start_unix_s
-    known = np.isfinite(since) & (lengths >= 0)
-    since, lengths = since[known], lengths[known]
-    if not len(lengths):
+
+    def blocks() -> Iterator[tuple[Floats, Floats]]:
+        for rows in run.token_rows.blocks(good):
+            found = gaps.between(rows)
+            since = sent[found.code] + found.ended_ms / 1000 - level.window.start_unix_s
+            yield since[found.ms >= 0], found.ms[found.ms >= 0]
+
+    last = max((float(since.max()) for since, _ in blocks() if len(since)), default=None)
+    if last is None:
         return None
-    span = max(float(since.max()), level.window.seconds) * (1 + 1e-9)
-    low, high = max(float(np.percentile(lengths, 0.5)), LEAST_MS), float(lengths.max())
+    span = max(last, level.window.seconds) * (1 + 1e-9)
+    low, high = max(_low_end(ordered_gaps), LEAST_MS), float(ordered_gaps[-1])
     steps = math.log(max(high, low * 1.5) * 1.001 / low) / HEAT_GAPS
-    x = (np.clip(since, 0, None) * (HEAT_TIMES / span)).astype(np.int64)
-    y = (np.log(np.clip(lengths, low, None) / low) / steps).astype(np.int64)
-    counts = np.bincount(x * HEAT_GAPS + y, minlength=HEAT_TIMES * HEAT_GAPS).reshape(HEAT_TIMES, HEAT_GAPS)
+    cells = np.zeros(HEAT_TIMES * HEAT_GAPS, dtype=np.int64)
+    for since, ms in blocks():
+        x = (np.clip(since, 0, None) * (HEAT_TIMES / span)).astype(np.int64)
+        y = (np.log(np.clip(ms, low, None) / low) / steps).astype(np.int64)
+        cells += np.bincount(x * HEAT_GAPS + y, minlength=HEAT_TIMES * HEAT_GAPS)
+    counts = cells.reshape(HEAT_TIMES, HEAT_GAPS)
     return {
         "times": [f"{span * step / HEAT_TIMES:.3g}" for step in range(HEAT_TIMES)],
         "gaps": [f"{low * math.exp(step * steps):.3g}" for step in range(HEAT_GAPS)],
         "cells": [[int(x), int(y), int(counts[x, y])] for x, y in np.argwhere(counts > 0)],
     }
+
+
+def _low_end(ordered: Floats) -> float:
+    """The shortest gaps but for 1 in 200, which would stretch the axis."""
+    place = 0.005 * (len(ordered) - 1)
+    below, part = ordered[int(place) :][:2], place % 1
+    low, high = float(below[0]), float(below[-1])
+    # NumPy's interpolated percentile, which would copy all the gaps
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
 def flow(run: Run, summary: RunSummary, levels: Sequence[Level]) -> dict[str, Any]:

@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 
 from analysis import schema
-from analysis.tables import Damage, RunError, empty, read_chunks, read_table
+from analysis.tables import Damage, RunError, empty, read_table
+from analysis.token_rows import MOST, TokenRows, read_token_rows
 
 # Instants of a request since it was sent: none can be negative, infinite or later than the run's end.
 DURATIONS = ("connect_ms", "headers_ms", "first_token_ms", "first_answer_ms", "last_token_ms", "e2e_ms")
 COUNTS = ("token_events", "first_event_tokens", "output_tokens", "input_tokens", "cached_tokens", "reasoning_tokens")
 CLOCK_SLACK_S = 60.0  # a request may end a little after the run's end was noted
 MOST_TOKENS = 1e7  # of one request
-MOST = 1e9  # a count or an instant (in ms: eleven days) of a request beyond this is damage
 LATEST_UNIX_S = 1e11  # the year 5138
 EARLIEST_UNIX_S = 1e9  # anything before is a monotonic reading or a missing stamp, not a wall clock time
 
@@ -35,13 +35,18 @@ class Run:
     path: Path
     info: dict[str, Any]
     requests: pd.DataFrame
-    tokens: pd.DataFrame
+    token_rows: TokenRows
     levels: pd.DataFrame
     health: pd.DataFrame
     damages: tuple[Damage, ...]
     invalid: dict[str, int]
     duplicates: int
     orphan_tokens: int
+
+    @property
+    def tokens(self) -> pd.DataFrame:
+        """The token rows as a DataFrame, made when first asked for: about 25 bytes a row."""
+        return self.token_rows.frame
 
     @property
     def name(self) -> str:
@@ -71,14 +76,15 @@ def load(run_dir: str | Path, *, with_tokens: bool = True) -> Run:
         raise RunError(f"{path}: holds no {schema.REQUESTS_FILE}; is it a run folder?")
     requests = _table(path, schema.REQUESTS_FILE, ("request_id", "outcome"), damages)
     requests, duplicates = _without_duplicates(requests)
-    tokens, orphans = _read_tokens(path if with_tokens else None, requests, damages)
+    files = find_files(path, schema.TOKENS_FILE) if with_tokens else []
+    token_rows, orphans = read_token_rows(files, pd.Index(requests["request_id"]), damages)
     levels = _table(path, schema.LEVELS_FILE, ("level",), damages)
     invalid = refuse_invalid(requests, _run_seconds(info))
     return Run(
         path=path,
         info=info,
         requests=requests,
-        tokens=tokens,
+        token_rows=token_rows,
         levels=levels,
         health=_table(path, schema.HEALTH_FILE, ("unix_s",), damages),
         damages=tuple(damages),
@@ -158,64 +164,3 @@ def _without_duplicates(requests: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     if not repeated.any():
         return requests, 0
     return requests[~repeated].reset_index(drop=True), int(repeated.sum())
-
-
-def _read_tokens(path: Path | None, requests: pd.DataFrame, damages: list[Damage]) -> tuple[pd.DataFrame, int]:
-    """Token rows in small types, ordered by request and index, each (request, index) once."""
-    ids = pd.Index(requests["request_id"])
-    parts: list[tuple[np.ndarray, ...]] = []
-    for file in find_files(path, schema.TOKENS_FILE) if path else ():
-        chunks, refused = read_chunks(
-            file,
-            schema.TOKEN_COLUMNS,
-            ("request_id", "index", "arrival_ms"),
-            lambda frame: _compact(frame, ids),
-            texts="category",
-        )
-        parts += chunks
-        damages += refused
-    if not parts:
-        parts = [_compact(empty(schema.TOKEN_COLUMNS), ids)]
-    code, index, arrival, tokens, channel = (np.concatenate(column) for column in zip(*parts, strict=True))
-    parts.clear()
-    known = code >= 0
-    orphans = int((~known).sum())
-    # one stable sort of (request, index): quick, because workers ship whole requests
-    order = np.argsort((code.astype(np.int64) << 32) + index, kind="stable")
-    order = order[known[order]]
-    repeated = np.zeros(len(order), dtype=bool)
-    repeated[1:] = (np.diff(code[order]) == 0) & (np.diff(index[order]) == 0)
-    order = order[~repeated]
-    frame = pd.DataFrame(
-        {
-            "request_id": pd.Categorical.from_codes(code[order], categories=ids),
-            "index": index[order],
-            "arrival_ms": arrival[order],
-            "tokens": tokens[order],
-            "channel": pd.Categorical.from_codes(channel[order], categories=pd.Index(schema.CHANNELS)),
-        }
-    )
-    return frame, orphans
-
-
-def _compact(frame: pd.DataFrame, ids: pd.Index) -> tuple[np.ndarray, ...]:
-    """A chunk of token rows as arrays: a request is its row number, -1 when requests.csv lacks it."""
-    names = frame["request_id"].astype("category")
-    rows = ids.get_indexer(names.cat.categories)
-    index, arrival = frame["index"].to_numpy(), frame["arrival_ms"].to_numpy()
-    tokens = frame["tokens"].to_numpy()
-    good = (names.cat.codes.to_numpy() >= 0) & (arrival >= 0) & (arrival < MOST) & (index >= 0) & (index < MOST)
-    channels = frame["channel"].astype("category")
-    channel = pd.Index(schema.CHANNELS).get_indexer(channels.cat.categories)
-    return (
-        _taken(rows, names.cat.codes.to_numpy(), good).astype(np.int32),
-        np.where(good, index, -1).astype(np.int32),
-        arrival,
-        np.where((tokens >= 0) & (tokens < MOST), tokens, np.nan).astype(np.float32),
-        _taken(channel, channels.cat.codes.to_numpy(), good).astype(np.int8),
-    )
-
-
-def _taken(values: np.ndarray, codes: np.ndarray, good: np.ndarray) -> np.ndarray:
-    """The value of each category code; -1 where the row is not good or has no category."""
-    return np.where(good & (codes >= 0), values.take(codes), -1) if len(values) else np.full(len(codes), -1)

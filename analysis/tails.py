@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import metrics, schema
-from analysis.metrics import PERCENTILES, Floats, Gaps, Stats
+from analysis.gaps import Pool
+from analysis.metrics import PERCENTILES, Floats, Stats
 from analysis.runs import Run
 from analysis.windows import Mask
 
@@ -42,31 +43,21 @@ class Tails:
     workers: tuple[WorkerSummary, ...]
 
 
-def tails(run: Run, mask: Mask, gaps: Gaps, stall_ms: float = STALL_MS, unsent: int = 0) -> Tails:
+def tails(run: Run, mask: Mask, gaps: Pool, stall_ms: float = STALL_MS, unsent: int = 0) -> Tails:
     """Tails of the requests in `mask`; `gaps` are those of the successful ones, `unsent` arrivals were due as well."""
     requests = run.requests[mask]
     good = mask & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
     output = run.requests["output_tokens"].to_numpy()[good]
+    stalls = len(gaps.ordered_ms) - int(np.searchsorted(gaps.ordered_ms, stall_ms, side="right"))
     return Tails(
-        longest_gap_ms=metrics.stats(longest_gaps(gaps.ms, gaps.code)),
+        longest_gap_ms=metrics.stats(gaps.longest_ms),
         stall_limit_ms=stall_ms,
-        stalls_per_1k_tokens=1000 * float((gaps.ms > stall_ms).sum() / np.nansum(output))
-        if np.nansum(output)
-        else None,
+        stalls_per_1k_tokens=1000 * (stalls / float(np.nansum(output))) if np.nansum(output) else None,
         ttft_adjusted_ms=adjusted(requests, metrics.ttft_ms(requests), unsent),
         e2e_adjusted_ms=adjusted(metrics.kept(requests), metrics.e2e_ms(metrics.kept(requests)), unsent),
         fairness=jain(np.asarray(metrics.decode_tok_s(run.requests[good]))),
         workers=workers(requests),
     )
-
-
-def longest_gaps(gaps: Floats, code: np.ndarray) -> Floats:
-    """The longest gap of each request; `code` names the request of each gap and ascends."""
-    if not len(gaps):
-        return gaps
-    starts = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
-    longest: Floats = np.maximum.reduceat(gaps, starts)
-    return longest
 
 
 def adjusted(requests: pd.DataFrame, values: pd.Series, unsent: int = 0) -> dict[str, float]:

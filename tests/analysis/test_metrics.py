@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import metrics, schema
+from analysis import gaps, metrics, schema
+from analysis.token_rows import Rows
 
 NAMES = schema.names(schema.REQUESTS_FILE)
 
@@ -91,30 +92,30 @@ def test_standard_deviation_is_the_sample_one_and_large_values_do_not_overflow()
     assert metrics.stats([4e9, 5e9, 6e9]).std == 1e9
 
 
-def tokens_frame(rows, ids):
-    code, index, arrival, tokens = zip(*rows, strict=True)
-    return pd.DataFrame(
-        {
-            "request_id": pd.Categorical.from_codes(code, categories=ids),
-            "index": np.array(index, dtype=np.int32),
-            "arrival_ms": np.array(arrival, dtype=float),
-            "tokens": np.array(tokens, dtype=np.float32),
-        }
-    )
+def token_rows(*cells):
+    """Rows of (request, index, arrival_ms, tokens)."""
+    code, index, arrival, tokens = zip(*cells, strict=True)
+    numbers = np.array(code, np.int32), np.array(index, np.int32)
+    return Rows(*numbers, np.array(arrival, float), np.array(tokens, np.float32), np.zeros(len(code), np.int8))
 
 
 def test_itl_pools_the_single_gaps_of_each_request():
-    frame = tokens_frame([(0, 0, 10, 1), (0, 1, 20, 1), (0, 2, 520, 1), (1, 0, 5, 1), (1, 1, 9, 1)], ["a", "b"])
-    assert metrics.itl_ms(frame, np.array([True, True])).tolist() == [10, 500, 4]  # none from a to b
-    assert metrics.itl_ms(frame, np.array([False, True])).tolist() == [4]
+    rows = token_rows((0, 0, 10, 1), (0, 1, 20, 1), (0, 2, 520, 1), (1, 0, 5, 1), (1, 1, 9, 1))
+    assert gaps.between(rows).ms.tolist() == [10, 500, 4]  # none from one request to the next
+    assert gaps.between(rows).code.tolist() == [0, 0, 1]
 
 
 def test_a_gap_over_a_lost_token_row_is_no_gap():
-    frame = tokens_frame([(0, 0, 10, 1), (0, 2, 30, 1), (0, 3, 40, 1)], ["a"])
-    assert metrics.itl_ms(frame, np.array([True])).tolist() == [10]
+    assert gaps.between(token_rows((0, 0, 10, 1), (0, 2, 30, 1), (0, 3, 40, 1))).ms.tolist() == [10]
 
 
 def test_an_event_weighs_its_own_count_or_its_share_of_the_request():
-    frame = tokens_frame([(0, 0, 10, 3), (0, 1, 20, 2), (1, 0, 5, math.nan), (1, 1, 9, math.nan)], ["a", "b"])
-    rows = requests(answer(10, 20, 5, events=2), answer(5, 9, 8, events=2))
-    assert metrics.event_weights(frame, rows).tolist() == [3, 2, 4, 4]
+    rows = token_rows((0, 0, 10, 3), (0, 1, 20, 2), (1, 0, 5, math.nan), (1, 1, 9, math.nan))
+    asked = requests(answer(10, 20, 5, events=2), answer(5, 9, 8, events=2))
+    assert metrics.event_weights(rows, asked).tolist() == [3, 2, 4, 4]
+
+
+@pytest.mark.parametrize("count", [2, 130, 3_000_017])
+def test_the_deviation_of_many_values_is_numpys_to_the_last_digit(count):
+    values = np.sort(np.random.default_rng(count).gamma(2, 7, count))
+    assert metrics.stats_of_ordered(values).std == float(values.std(ddof=1))
