@@ -8,13 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from gevent.lock import Semaphore
-from locust.env import Environment
-from locust.rpc.protocol import Message
-from locust.runners import Runner
 
 from analysis import schema
 from scenarios.clients.call import LLMRequest
-from scenarios.pacing.announcement import LEVEL, NO_LEVEL, Announcement, due_times, places
+from scenarios.pacing.announcement import NO_LEVEL, Announcement, due_times, places
 from scenarios.pacing.open_loop import DROPPED, PLANNED, STARTED, Due, OpenLoop, Stretch
 from scenarios.recording.clock import Clock, now_s
 from scenarios.spec import LoadSpec
@@ -140,14 +137,3 @@ class ArrivalHost:
         level, phase = self._place(self._clock.unix_s(planned_s))
         if level is not None and phase == schema.MEASURE:
             counts.setdefault(level, {PLANNED: 0, DROPPED: 0, STARTED: 0})[what] += 1
-
-
-def listen_for_levels(runner: Runner, host: Callable[[str], ArrivalHost | None]) -> None:
-    """Route announcements to the host of their run; `host` gives None for a run that does not go on here."""
-
-    def on_level(environment: Environment, msg: Message) -> None:  # noqa: ARG001  # Locust passes both by name
-        announced = Announcement(**msg.data)
-        if found := host(announced.run_id):
-            found.announce(announced)
-
-    runner.register_message(LEVEL, on_level)

@@ -24,8 +24,8 @@ from scenarios.live import start_form
 from scenarios.live.view import LiveView
 from scenarios.live.watched import Watched
 from scenarios.pacing.drain import drain_before_quit
-from scenarios.pacing.host import listen_for_levels
 from scenarios.pacing.levels import LevelsShape
+from scenarios.pacing.listening import listen_for_levels
 from scenarios.recording.clock import Clock
 from scenarios.recording.inbox import Inbox
 from scenarios.recording.shipping import LocalLink, listen_on_master

@@ -14,7 +14,7 @@ from locust.runners import STATE_RUNNING, STATE_SPAWNING, WorkerRunner
 
 from scenarios.live.placing import listen_for_places
 from scenarios.live.stopping import listen_for_drain
-from scenarios.pacing.host import listen_for_levels
+from scenarios.pacing.listening import listen_for_levels
 from scenarios.recording.clock import Clock
 from scenarios.recording.shipping import DELIVERY_LIMIT_S, WireLink, listen_on_worker
 from scenarios.running import interrupts, session

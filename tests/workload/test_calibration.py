@@ -3,14 +3,18 @@
 import re
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
+from scenarios.clients.local_tokenizer import load_counter
 from scenarios.clients.tokenize import prompt_counter
 from scenarios.engine.embedded import start_embedded_engine
 from scenarios.engine.tokenizer import tokenize_chat
-from scenarios.spec import InputSpec, PrefixSpec, WorkloadSpec
+from scenarios.running.preflight import calibrate
+from scenarios.spec import InputSpec, PrefixSpec, WorkloadSpec, load_scenario
 from scenarios.workload.calibration import UNCALIBRATED, Calibration, ask, fit
 from scenarios.workload.planner import Workload
 from scenarios.workload.vocabulary import estimated_tokens
+from tests.support.scripted_server import ScriptedServer, json_answer
 
 MODEL = "practice-8b"
 WORD = re.compile(r"\w+|\S")
@@ -107,6 +111,36 @@ def test_what_was_asked_before_is_not_learned_again():
     workload.learn(before, 10_000)
     after = workload.next_request()
     assert estimated_tokens(after.prompt) == (after.input_tokens_requested or 0) - 7
+
+
+def test_a_local_tokenizer_is_asked_where_the_engine_does_not_count(tmp_path):
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.Split("a", "isolated")]
+    )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))  # an "a" is a token of its own: words are several
+    source = tmp_path / "my.toml"
+    source.write_text(f'name = "x"\n[engine]\ntokenizer = "{tmp_path / "tokenizer.json"}"\n')
+    with ScriptedServer(json_answer(404, {"detail": "not here"})) as server:
+        calibration = calibrate(server.url, "m", load_scenario(str(source), ["workload.inputs=100"]))
+    assert calibration.source == "tokenizer"
+    assert calibration.tokens_per_unit > 1.3
+    count = load_counter(str(tmp_path / "tokenizer.json"))
+    workload = Workload(MIX, 1, 0, calibration=calibration)
+    # words differ in length, so a short prompt is off by some; on average they are right
+    assert sum(deviations(workload, lambda request: count(request.prompt), n=200)) / 200 == pytest.approx(0, abs=0.05)
+
+
+def test_what_a_tokenizer_cannot_know_is_learned_from_usage(tmp_path):
+    def count(request):
+        return chat_tokens(request, per_word=1.3, overhead=31)
+
+    spec = WorkloadSpec(inputs=(InputSpec(tokens=500),))
+    workload = Workload(spec, 1, 0, calibration=Calibration(1.3, 0.0, "tokenizer"))
+    before = workload.next_request()
+    assert count(before) == pytest.approx(531, abs=2)
+    workload.learn(before, count(before))
+    assert count(workload.next_request()) == pytest.approx(500, abs=2)
 
 
 def test_answers_without_usage_teach_nothing():
