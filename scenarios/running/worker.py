@@ -7,6 +7,7 @@ terminal says Ctrl-C or somebody sends SIGTERM.
 import logging
 import os
 import signal
+import sys
 
 import gevent
 from locust.env import Environment
@@ -69,6 +70,7 @@ class Worker:
         self._delivery = gevent.spawn(session.finish)
 
     def _on_quitting(self) -> None:
+        self._runner.last_received_spawn_timestamp = sys.maxsize  # users that the master still sends would be lost
         self._runner.stop()
         self._await_delivery()
 

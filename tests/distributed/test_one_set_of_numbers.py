@@ -5,26 +5,28 @@ import math
 import os
 import time
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import psutil
+import pytest
 
 from analysis.figures import summarise
 from analysis.runs import load
-from tests.support.locust_run import command, finish, started, wait_for
-from tests.support.scripted_server import Answer, chat_event, chat_stream, json_answer
-from tests.support.swarm import PLAIN, assert_each_request_has_its_row, calls, engine, free_port
+from tests.support.locust_run import Finished, command, finish, started, wait_for
+from tests.support.scripted_server import Answer, Seen, chat_event, chat_stream, json_answer
+from tests.support.swarm import PLAIN, assert_each_request_has_its_row, calls, engine
 
-
-def own_master():
-    port = str(free_port())
-    return ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
+STATUSES = (200, 429, 200, 200, 429, 200, 500, 200, 429, 200)
 
 
 def uneven(seen):
-    """Answers of different lengths and paces, by the number in the request id."""
+    """Of ten requests: six answers of different lengths and paces, three refusals, one error of the server."""
     number = int(seen.headers["x-request-id"].rsplit("-", 1)[1])
+    status = STATUSES[number % 10]
+    if status != 200:
+        return json_answer(status, {"error": {"message": "no"}})
     return chat_stream(ttft_ms=20 + number * 37 % 90, gap_ms=8 + number % 11, tokens=2 + number % 17)
 
 
@@ -32,20 +34,34 @@ def nearest_rank(values, p):
     return sorted(values)[math.ceil(p / 100 * len(values)) - 1]
 
 
-def test_percentiles_of_four_workers_are_those_of_the_merged_rows(tmp_path):
+@dataclass
+class FourWorkers:
+    """A finished run of four processes, what the engine saw of it, and who had which file open for writing."""
+
+    finished: Finished
+    seen: list[Seen]
+    peak_in_flight: int
+    writers: Counter[Path]
+
+
+@pytest.fixture(scope="module")
+def four_workers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("four")
     settings = {**PLAIN, "load.levels": "5,10", "load.warmup_s": "0.5", "load.measure_s": "2.5"}
+    settings["load.respect_retry_after"] = "false"
     with engine(uneven) as server:
-        line = command("--headless", "--processes", "4", "-H", server.url, *own_master(), settings=settings)
-        with started(tmp_path, line) as process:
-            finished = finish(process, tmp_path)
+        arguments = ["--processes", "4", "--csv", "out", "-H", server.url]
+        with started(folder, command("--headless", *arguments, settings=settings)) as process:
+            wait_for(lambda: len(calls(server)) > 20)
+            pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
+            writers = Counter(path for pid in pids for path in open_for_writing(pid, folder))
+            finished = finish(process, folder)
         assert_each_request_has_its_row(server, finished.run_dir)
-        assert server.peak_in_flight == 10
-        prompts = [seen.body for seen in calls(server)]
-        assert len(set(prompts)) == len(prompts), "two workers sent the same prompt"
-    assert finished.code == 0, finished.output
-    workers = finished.run["workers"]
-    assert sum(worker["started"] for worker in workers) == len(finished.rows("requests.csv"))
-    assert [worker["started"] - worker["written"] for worker in workers] == [0, 0, 0, 0]
+        return FourWorkers(finished, calls(server), server.peak_in_flight, writers)
+
+
+def test_percentiles_of_four_workers_are_those_of_the_merged_rows(four_workers):
+    finished = four_workers.finished
     arrivals: dict[str, list[float]] = {}
     for token in finished.rows("tokens.csv"):
         arrivals.setdefault(token["request_id"], []).append(float(token["arrival_ms"]))
@@ -73,49 +89,52 @@ def test_percentiles_of_four_workers_are_those_of_the_merged_rows(tmp_path):
             assert stats.n == len(found), name
             for p in (50, 90, 95, 99):
                 assert math.isclose(getattr(stats, f"p{p}"), nearest_rank(found, p), rel_tol=1e-12), (name, p)
-            assert stats.max == max(found)
-    # a closed loop of ten is split 3, 3, 2, 2, and all workers begin a level together
-    second = [row for row in finished.rows("requests.csv") if row["level"] == "2" and row["phase"] == "measure"]
+            assert math.isclose(stats.max, max(found), rel_tol=1e-12)
+
+
+def test_load_and_prompts_are_split_exactly_and_a_level_begins_on_all_workers_together(four_workers):
+    assert four_workers.peak_in_flight == 10
+    prompts = [seen.body for seen in four_workers.seen]
+    assert len(set(prompts)) == len(prompts), "two workers sent the same prompt"
+    rows = four_workers.finished.rows("requests.csv")
+    second = [row for row in rows if row["level"] == "2" and row["phase"] == "measure"]
     users = Counter(worker for worker, _ in {(row["worker"], row["user"]) for row in second})
     assert sorted(users.values()) == [2, 2, 3, 3]
     first: dict[str, float] = {}
-    for row in finished.rows("requests.csv"):
+    for row in rows:
         first[row["worker"]] = min(float(row["sent_unix_s"]), first.get(row["worker"], math.inf))
     assert max(first.values()) - min(first.values()) < 0.7
 
 
-def test_locusts_own_csv_counts_the_same_requests_and_each_file_has_one_writer(tmp_path):
-    sent: Counter[int] = Counter()
+def test_each_file_has_one_writer(four_workers):
+    assert {path.name for path in four_workers.writers} >= {"requests.csv", "tokens.csv", "out_stats.csv"}
+    assert set(four_workers.writers.values()) == {1}, four_workers.writers
 
-    def answer(seen):
-        # of ten requests: six answers, three refusals, one error of the server
-        status = [200, 429, 200, 200, 429, 200, 500, 200, 429, 200][sum(sent.values()) % 10]
-        sent[status] += 1
-        return chat_stream(20, 5, 10) if status == 200 else json_answer(status, {"error": {"message": "no"}})
 
-    settings = {**PLAIN, "load.levels": "8", "load.measure_s": "3"}
-    arguments = ["--processes", "4", "--csv", "out", *own_master()]
-    with engine(answer) as server:
-        line = command("--headless", "-H", server.url, *arguments, settings=settings)
-        with started(tmp_path, line) as process:
-            wait_for(lambda: len(calls(server)) > 50)
-            pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
-            writers = Counter(path for pid in pids for path in open_for_writing(pid, tmp_path))
-            finished = finish(process, tmp_path)
-        assert_each_request_has_its_row(server, finished.run_dir)
-    assert {path.name for path in writers} >= {"requests.csv", "tokens.csv", "out_stats.csv"}
-    assert set(writers.values()) == {1}, writers
+def test_workers_master_and_locusts_own_csv_count_the_same(four_workers):
+    finished = four_workers.finished
     rows = finished.rows("requests.csv")
-    failures = Counter(row["error_class"] for row in rows if row["outcome"] == "failure")
-    assert failures == {"http_429": sent[429], "http_500": sent[500]}
-    with (tmp_path / "out_stats.csv").open(newline="") as lines:
+    workers = finished.run["workers"]
+    assert sum(worker["started"] for worker in workers) == len(rows)
+    assert [worker["started"] - worker["written"] for worker in workers] == [0, 0, 0, 0]
+    with (finished.folder / "out_stats.csv").open(newline="") as lines:
         (total,) = [row for row in csv.DictReader(lines) if row["Name"] == "Aggregated"]
     assert int(total["Request Count"]) == len(rows)
     assert int(total["Failure Count"]) == sum(row["outcome"] != "success" for row in rows)
-    (level,) = summarise(load(finished.run_dir)).levels
-    counts = level.counts
-    assert counts.started == counts.success + counts.failure + counts.empty + counts.cut_off
-    assert level.verdict.status != "valid"
+
+
+def test_failures_are_rows_of_their_class_and_the_four_outcomes_sum_up(four_workers):
+    finished = four_workers.finished
+    sent = Counter(STATUSES[int(seen.headers["x-request-id"].rsplit("-", 1)[1]) % 10] for seen in four_workers.seen)
+    rows = finished.rows("requests.csv")
+    found = Counter(row["error_class"] for row in rows if row["outcome"] == "failure")
+    cut_off = sum(row["outcome"] == "cut_off" for row in rows)
+    assert 0 <= sent[429] - found["http_429"] <= cut_off
+    assert 0 <= sent[500] - found["http_500"] <= cut_off
+    for level in summarise(load(finished.run_dir)).levels:
+        counts = level.counts
+        assert counts.started == counts.success + counts.failure + counts.empty + counts.cut_off
+        assert level.verdict.status != "valid"
     assert all(word in finished.output for word in ("started", "success", "failed", "empty", "cut off", "http_429"))
 
 
@@ -138,7 +157,7 @@ def test_large_results_from_four_processes_do_not_delay_the_end(tmp_path):
     answer = Answer([(1, chat_event("x" * 740)) for _ in range(100)] + list(chat_stream(0, 0, 1).script))
     settings = {**PLAIN, "load.levels": "8", "load.warmup_s": "0", "load.measure_requests": "200"}
     with engine(answer) as server:
-        arguments = ["--processes", "4", "-H", server.url, *own_master()]
+        arguments = ["--processes", "4", "-H", server.url]
         with started(tmp_path, command("--headless", *arguments, settings=settings)) as process:
             finished = finish(process, tmp_path)
             ended_s = time.perf_counter()
