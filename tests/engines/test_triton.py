@@ -1,8 +1,12 @@
 """The real Triton with models of both interfaces and known times, over gRPC."""
 
+import json
 import re
+import subprocess
+import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -49,6 +53,18 @@ def test_text_counts_and_reasons_are_the_models(triton):
         "tensorrt_llm_bls": ("usage", 3, None, [1, 1, 1]),
         "ensemble": ("estimated", None, None, [None] * 3),  # it counts nothing
     }
+
+
+@pytest.mark.parametrize(("api", "host"), [("triton-grpc", "grpc"), ("triton-generate", "http")])
+def test_a_probe_shows_one_request(triton, api, host):
+    command = [Path(sys.executable).parent / "tokenswarm", "probe", "--api", api, "--host", getattr(triton, host)]
+    asked = subprocess.run([*command, "--model", "vllm_model", "--max-tokens", "5", "--json"], capture_output=True)
+    figures = json.loads(asked.stdout)
+    assert (asked.returncode, figures["outcome"], figures["text"]) == (0, "success", " tok0 tok1 tok2 tok3 tok4")
+    assert (figures["output_tokens"], figures["finish_reason"]) == (5, "length")
+    refused = subprocess.run(command, capture_output=True, text=True)  # without a model, and there are three
+    assert refused.returncode == 2
+    assert "generate text: ensemble, tensorrt_llm_bls, vllm_model" in refused.stderr
 
 
 def test_failures_of_the_server_are_told_in_its_words(triton):
