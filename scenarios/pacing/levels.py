@@ -22,6 +22,7 @@ from scenarios.spec import LoadSpec
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.05
+SPAWN_LIMIT_S = 30.0  # on top of the ramp
 MANUAL = "manual"
 
 
@@ -92,7 +93,9 @@ class LevelControl:
         level = self._timeline.begin_level("concurrency", concurrency, self._clock.now_unix_s())
         of = "" if load.mode == "search" else f" of {len(load.levels)}"
         logger.info("Level %s%s: concurrency %s", level.level, of, concurrency)
-        self._wait(lambda: self._spawned)
+        # Locust waits for the workers' word for a second only
+        if not self._wait(lambda: self._spawned and self._runner.user_count >= self.users, load.ramp_s + SPAWN_LIMIT_S):
+            logger.warning("Level %s begins with %s users of %s", level.level, self._runner.user_count, self.users)
         self._begin_warmup()
         self._begin_measure()
         self._lasts_until(load.measure_s, load.measure_requests, self._progress.started_count, load.measure_max_s)

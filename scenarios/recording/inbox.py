@@ -133,6 +133,11 @@ class Inbox:
             self._run_dir.write_rows(schema.HEALTH_FILE, [health])
             self.on_health(worker, health)
 
+    def on_started(self, worker: int, count: int) -> None:
+        """How many requests a worker has started, told with each batch: its last status may be older."""
+        state = self.workers[worker]
+        state.started = max(state.started, count)
+
     def on_batch(self, worker: int, number: int, crc32: int, payload: bytes, acknowledge: Callable[[], None]) -> None:
         """A batch of records; acknowledged once it is written."""
         state = self.workers[worker]
@@ -150,9 +155,6 @@ class Inbox:
             logger.error("Batch %s of worker %s came damaged; waiting for it to be sent again", number, worker)
             return
         state.queued.add(number)
-
-        # its last counts may be older than this
-        state.started = max([state.started, *(record.number for record in records)])
 
         def settle(written: bool) -> None:
             state.queued.remove(number)
@@ -249,6 +251,8 @@ class Inbox:
             "recorded": written,
             "missing": started - written,
             "missing_by_worker": {str(worker): count for worker, count in short.items()},
+            # what these started after their last word only their spools know: see `tokenswarm recover`
+            "unheard": {str(s.worker): s.at_unix_s for s in self.workers.values() if s.lost and not s.final},
             "duplicates": self.duplicate_batches,
             "damaged": self.damaged_batches,
         }

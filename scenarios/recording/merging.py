@@ -5,6 +5,7 @@ replaced as a whole, so nothing is ever half written, and a second time changes 
 """
 
 import csv
+import gzip
 import io
 import json
 import shutil
@@ -75,7 +76,7 @@ def _merge_rows(run: Path, info: dict[str, Any], spools: list[Spool]) -> tuple[l
     """Add the missing rows to requests.csv and tokens.csv; gives all request ids there are then."""
     written = {row[0] for row in _whole_rows(run / schema.REQUESTS_FILE)}
     spooled = {record.request_id for spool in spools for record in spool.records}
-    token_rows = Counter(row[0] for row in _whole_rows(run / schema.TOKENS_FILE) if row[0] in spooled)
+    token_rows = Counter(row[0] for part in _token_parts(run) for row in _whole_rows(part) if row[0] in spooled)
     locate = replayed(info["levels"]).locate
     requests: list[Record] = []
     tokens: list[str] = []
@@ -98,9 +99,18 @@ def _merge_rows(run: Path, info: dict[str, Any], spools: list[Spool]) -> tuple[l
     return merged, written
 
 
+def _token_parts(run: Path) -> list[Path]:
+    """tokens.csv and the parts that were full before it; of one that was just being compressed, the whole one."""
+    current = run / schema.TOKENS_FILE
+    full = sorted(run.glob(f"{current.stem}.????.csv"))
+    packed = sorted(run.glob(f"{current.stem}.????.csv.gz"))
+    return [*(path for path in packed if path.with_suffix("") not in full), *full, current]
+
+
 def _whole_rows(path: Path) -> Iterable[list[str]]:
     """Rows of a CSV file, without its header and without a last row that was cut by a kill."""
-    with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", errors="replace", newline="") as lines:
         next(lines, None)
         yield from csv.reader(line for line in lines if line.endswith("\n"))
 
@@ -180,6 +190,11 @@ def _after_merging(
             "recorded": len(written),
             "missing": sum(map(len, missing.values())),
             "missing_by_worker": {str(worker): len(ids) for worker, ids in missing.items() if ids},
+            "unheard": {
+                worker: unix_s
+                for worker, unix_s in info["reconciliation"].get("unheard", {}).items()
+                if int(worker) not in {spool.worker for spool in spools}
+            },
             "missing_requests": {str(worker): ids[:NAMED_IDS] for worker, ids in missing.items() if ids},
         },
         "recovered": [

@@ -69,10 +69,12 @@ class Outbox:
         folder = spool_dir or Path(tempfile.gettempdir())
         self.spool_path = folder / f"tokenswarm-{run_id}-{worker}.spool"
         self._spool = io.FileIO(os.open(self.spool_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+")
+        self._started = 0
         self.on_started(0)
 
     def on_started(self, count: int) -> None:
         """Note on disk how many requests have been started."""
+        self._started = count
         if not self._spool.closed:
             with suppress(OSError):  # a full disk is said when a batch meets it
                 os.pwrite(self._spool.fileno(), SPOOL_HEADER.pack(SPOOL_HEADER_MAGIC, self._worker, count), 0)
@@ -149,6 +151,7 @@ class Outbox:
             {
                 "run_id": self._run_id,
                 "worker": self._worker,
+                "started": self._started,
                 "number": number,
                 "crc32": zlib.crc32(payload),
                 "payload": payload,

@@ -50,11 +50,6 @@ class Record:
         assert isinstance(found, str)
         return found
 
-    @property
-    def number(self) -> int:
-        """Its number among the requests of its worker, from 1."""
-        return int(self.request_id.rpartition("-")[2])
-
 
 class Recorder:
     """Requests in flight and counts of one process; hands each finished request to `sink`."""

@@ -188,6 +188,7 @@ def listen_on_master(
         def acknowledge() -> None:
             runner.send_message(ACK, {"run_id": data["run_id"], "number": data["number"]}, msg.node_id)
 
+        found.on_started(data["worker"], data["started"])
         found.on_batch(data["worker"], data["number"], data["crc32"], data["payload"], acknowledge)
 
     def on_status(found: Inbox, msg: Message) -> None:

@@ -139,7 +139,13 @@ class Run:
         """Nothing lost, something measured, and no planned level left out unless a run time said so."""
         reconciliation = self.inbox.reconciliation()
         measured = [level for level in self.timeline.levels if level.measure_start_unix_s is not None]
-        if not measured or reconciliation["missing"] or self.dir.write_error or self._walk_failed:
+        if (
+            not measured
+            or reconciliation["missing"]
+            or reconciliation["unheard"]
+            or self.dir.write_error
+            or self._walk_failed
+        ):
             return False
         return self.plan.by_hand or self.stopped_by in ("plan", "run_time", "workload_end")
 
@@ -197,6 +203,8 @@ class Run:
 
     def _say_the_count(self) -> None:
         counts = self.inbox.reconciliation()
+        for worker in counts["unheard"]:
+            logger.error("Worker %s is lost with what it had not sent: tokenswarm recover %s", worker, self.dir.path)
         if counts["missing"]:
             logger.error("%(missing)s of %(started)s requests have no row: see reconciliation in run.json", counts)
         logger.info("%s requests started, %s recorded in %s", counts["started"], counts["recorded"], self.dir.path)

@@ -1,6 +1,7 @@
 """`tokenswarm recover`: rows of a worker's spool go into the run folder, once and whole."""
 
 import csv
+import gzip
 import json
 import subprocess
 import sys
@@ -103,6 +104,19 @@ def test_only_rows_that_are_not_there_are_added_each_in_its_level_and_phase(tmp_
     assert said[0].startswith("worker 0: 3 requests and 9 token rows merged")
     assert said[1] == "6 requests started, 4 recorded, 2 missing"
     assert said[2] == "  worker 0 on box, last heard at 00:01:30 UTC: no row for 0-5, 0-6"
+
+
+def test_rows_in_full_and_compressed_token_files_count_too(tmp_path):
+    sent = records(0, 111.0, 112.0, 113.0)
+    run = a_run(tmp_path, sent, started=3)
+    lines = (run / "tokens.csv").read_bytes().splitlines(keepends=True)
+    with gzip.open(run / "tokens.0001.csv.gz", "wb") as packed:
+        packed.writelines(lines[:4])
+    (run / "tokens.0002.csv").write_bytes(b"".join([lines[0], *lines[4:7]]))
+    (run / "tokens.csv").write_bytes(b"".join([lines[0], *lines[7:]]))
+    a_spool(tmp_path / "spool", 0, [sent], started=3)
+    (merged,), _ = merge(run, tmp_path / "spool")
+    assert (merged.requests, merged.token_rows) == (0, 0)
 
 
 def test_a_second_time_changes_no_byte(tmp_path):

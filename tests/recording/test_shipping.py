@@ -161,6 +161,7 @@ def test_a_batch_that_a_full_disk_refuses_comes_again_and_is_written_then(inbox:
     inbox.on_batch(3, 0, zlib.crc32(payload), payload, lambda: acknowledged.append(0))
     assert rows(inbox, schema.REQUESTS_FILE) == []
     assert acknowledged == []
+    inbox.on_started(3, 5)
     assert inbox.reconciliation()["missing_by_worker"] == {"3": 5}
     files[schema.TOKENS_FILE].close()
     files[schema.TOKENS_FILE] = tokens
