@@ -70,8 +70,9 @@ class LLMUser(User):
 
     def stop(self, force: bool = False) -> bool:
         """Locust stops this user: an open loop that it hosts starts nothing more."""
-        if self.session.arrivals is not None:
-            self.session.arrivals.halt(self)
+        arrivals = session.current.arrivals if session.current else None
+        if arrivals is not None:
+            arrivals.halt(self)
         stopped: bool = super().stop(force)
         return stopped
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.locust_run import outcomes, run
+from tests.support.locust_run import ROOT, outcomes, run
 from tests.support.scripted_server import chat_stream
 from tests.support.swarm import PLAIN, calls, engine
 
@@ -136,3 +136,15 @@ def test_killed_in_the_middle_every_request_has_its_row(tmp_path):
     assert outcomes(rows)["cut_off"] == pytest.approx(40, abs=25)  # 20 a second, 2 s each
     (level,) = finished.rows("levels.csv")
     assert int(level["planned"]) == len(measured(finished)) + int(level["missed"])
+
+
+def test_a_user_with_requests_of_its_own_is_due_by_the_schedule_too(tmp_path):
+    settings = {**RATE, "load.rates": "10", "load.arrivals": "constant", "load.measure_s": "2"}
+    locustfile = ROOT / "locustfiles" / "custom_example.py"
+    with engine(chat_stream(ttft_ms=1500, tokens=1)) as server:
+        finished = run(tmp_path, "-H", server.url, settings=settings, locustfile=locustfile)
+    rows = measured(finished)
+    assert len(rows) == 20
+    assert {row["length_class"] for row in rows} == {"support"}
+    planned = sorted(planned_unix_s(rows))
+    assert [later - earlier for earlier, later in pairwise(planned)] == pytest.approx([0.1] * 19, abs=0.002)

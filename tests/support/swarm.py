@@ -159,7 +159,7 @@ def swarm(
     *arguments: str,
     workers: int = 2,
     expect: int | None = None,
-    settings: dict[str, str] | None = None,
+    settings: Mapping[str, str | None] | None = None,
 ) -> Iterator[Swarm]:
     """Start a headless master and its workers; it waits for `expect` workers where some are added later."""
     port = free_port()
