@@ -211,13 +211,17 @@ def explain(run: str, levels: Sequence[str], as_json: bool) -> None:
 @click.argument("run")
 @click.option("--format", "form", type=click.Choice(exporting.FORMATS), required=True, help="Whose files to write.")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder; the run's own export/ otherwise."
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder; otherwise the run's own export/, or for Parquet the run folder itself.",
 )
 @one_line_errors
 def export_run(run: str, form: str, out: Path | None) -> None:
-    """Write RUN in the files of another tool, one set per level."""
+    """Write RUN in the files of another tool, one set per level, or as Parquet files, which reports then read."""
     loaded = runs.load(run)
-    for path in exporting.export_run(loaded, form, out or loaded.path / "export"):
+    for path in exporting.export_run(
+        loaded, form, out or (loaded.path / "export" if form != "parquet" else loaded.path)
+    ):
         click.echo(f"wrote {path}", err=True)
 
 

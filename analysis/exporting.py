@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis import dialects, gaps, metrics, schema, windows
+from analysis import dialects, gaps, metrics, parquet, schema, windows
 from analysis.runs import Run
 from analysis.windows import Level
 
-FORMATS = ("vllm", "aiperf")
+FORMATS = ("vllm", "aiperf", "parquet")
 
 
 def to_vllm(run: Run, level: Level) -> dict[str, Any]:
@@ -100,8 +100,10 @@ def to_aiperf(run: Run, level: Level) -> tuple[list[dict[str, Any]], dict[str, A
 
 
 def export_run(run: Run, form: str, folder: Path) -> list[Path]:
-    """Write every level of a run in another tool's form; returns the files."""
+    """Write every level of a run in another tool's form, or its rows as Parquet; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    if form == "parquet":
+        return parquet.write(run, folder)
     written = []
     for level in windows.levels(run):
         name = f"{level.requested:g}" if level.requested is not None else f"level{level.number}"

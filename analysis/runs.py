@@ -9,6 +9,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,11 @@ def load(run_dir: str | Path, *, with_tokens: bool = True) -> Run:
     info = _read_info(path / schema.RUN_FILE, damages)
     if not find_files(path, schema.REQUESTS_FILE):
         raise RunError(f"{path}: holds no {schema.REQUESTS_FILE}; is it a run folder?")
-    requests = _table(path, schema.REQUESTS_FILE, ("request_id", "outcome"), damages)
+    requests = read_file(path, schema.REQUESTS_FILE, ("request_id", "outcome"), damages)
     requests, duplicates = _without_duplicates(requests)
     files = find_files(path, schema.TOKENS_FILE) if with_tokens else []
     token_rows, orphans = read_token_rows(files, pd.Index(requests["request_id"]), damages)
-    levels = _table(path, schema.LEVELS_FILE, ("level",), damages)
+    levels = read_file(path, schema.LEVELS_FILE, ("level",), damages)
     invalid = refuse_invalid(requests, _run_seconds(info))
     return Run(
         path=path,
@@ -86,7 +87,7 @@ def load(run_dir: str | Path, *, with_tokens: bool = True) -> Run:
         requests=requests,
         token_rows=token_rows,
         levels=levels,
-        health=_table(path, schema.HEALTH_FILE, ("unix_s",), damages),
+        health=read_file(path, schema.HEALTH_FILE, ("unix_s",), damages),
         damages=tuple(damages),
         invalid=invalid,
         duplicates=duplicates,
@@ -135,7 +136,8 @@ def _run_seconds(info: dict[str, Any]) -> float:
 def find_files(path: Path, file: str) -> list[Path]:
     """The parts of a file of a run, the oldest rows first, each compressed with gzip or not; empty ones are left out.
 
-    A long file goes on in parts: tokens.0001.csv, tokens.0002.csv, ... and the newest rows in tokens.csv.
+    A long file goes on in parts: tokens.0001.csv, tokens.0002.csv, ... and the newest rows in tokens.csv. A Parquet
+    file stands for all of them while none is newer; where pyarrow is missing, only if there is no other.
     """
     stem, suffix = file.rsplit(".", 1)
     part = re.compile(rf"{re.escape(stem)}\.([0-9]+)\.{suffix}(\.gz)?")
@@ -146,10 +148,16 @@ def find_files(path: Path, file: str) -> list[Path]:
             numbered[int(match[1])] = found
     parts = [numbered[number] for number in sorted(numbered)]
     newest = [found for found in (path / file, path / f"{file}.gz") if found.exists() and found.stat().st_size]
-    return parts + newest[:1]
+    parts += newest[:1]
+    packed = path / f"{stem}.parquet"
+    if not packed.exists() or (parts and find_spec("pyarrow") is None):
+        return parts
+    written_ns = packed.stat().st_mtime_ns
+    return parts if any(part.stat().st_mtime_ns > written_ns for part in parts) else [packed]
 
 
-def _table(path: Path, file: str, required: tuple[str, ...], damages: list[Damage]) -> pd.DataFrame:
+def read_file(path: Path, file: str, required: tuple[str, ...], damages: list[Damage]) -> pd.DataFrame:
+    """All good rows of a file of a run; damaged ones are added to `damages`."""
     frames = []
     for part in find_files(path, file):
         frame, refused = read_table(part, schema.COLUMNS[file], required)

@@ -63,6 +63,10 @@ def read_chunks(
 
     `texts` is the type of text columns; "category" is far quicker where few texts repeat in many rows.
     """
+    if path.suffix == ".parquet":
+        from analysis import parquet
+
+        return parquet.read_chunks(path, columns, required, reduce, texts)
     header = read_header(path)
     known = [column for column in columns if column.name in header]
     missing = [name for name in required if name not in header]
@@ -72,11 +76,11 @@ def read_chunks(
         if len(set(header)) != len(header) or "" in header or not _ends_with_newline(path):
             raise _Unclean
         with open_text(path) as file:
-            return [reduce(_complete(frame, columns)) for frame in _quick(file, known, header[-1], texts)], []
+            return [reduce(complete(frame, columns)) for frame in _quick(file, known, header[-1], texts)], []
     except (ValueError, pd.errors.ParserError, EOFError, OSError):
         copy, damages = _clean_copy(path, known, header)
         with copy:
-            return [reduce(_complete(frame, columns)) for frame in _quick(copy, known, None, texts)], damages
+            return [reduce(complete(frame, columns)) for frame in _quick(copy, known, None, texts)], damages
 
 
 def empty(columns: Sequence[Column]) -> pd.DataFrame:
@@ -131,7 +135,7 @@ def _quick(file: IO[str], known: Sequence[Column], last: str | None, texts: str)
             yield frame
 
 
-def _complete(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+def complete(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
     """The frame with every column of the schema, absent where the file had none."""
     done = {}
     for column in columns:

@@ -123,7 +123,13 @@ class TokenRows:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """All rows as a DataFrame, in memory: about 25 bytes a row."""
-        rows = self._spool.read(0, len(self))
+        return self._framed(self._spool.read(0, len(self)))
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """The same in stretches of about `BLOCK_ROWS` rows."""
+        return (self._framed(rows) for rows in self.blocks(np.ones(len(self.bounds) - 1, dtype=bool)))
+
+    def _framed(self, rows: Rows) -> pd.DataFrame:
         return pd.DataFrame(
             {
                 "request_id": pd.Categorical.from_codes(rows.code, categories=self._ids),
@@ -139,6 +145,7 @@ def read_token_rows(files: Sequence[Path], ids: pd.Index, damages: list[Damage])
     """The rows of token files whose request is among `ids`, and how many name another."""
     spool = Spool()
     parts: list[_Part] = []
+    noted = 0
     for file in files:
         found, refused = read_chunks(
             file,
@@ -149,13 +156,23 @@ def read_token_rows(files: Sequence[Path], ids: pd.Index, damages: list[Damage])
         )
         parts += found
         damages += refused
+        noted += _noted_orphans(file)
     counts = np.zeros(len(ids), dtype=np.int64)
     for part in parts:
         counts[part.first : part.first + len(part.counts)] += part.counts
-    orphans = sum(part.orphans for part in parts)
+    orphans = noted + sum(part.orphans for part in parts)
     if _in_order(parts):
         return TokenRows(ids, spool, _bounds(counts)), orphans
     return _ordered(ids, spool, parts, counts), orphans
+
+
+def _noted_orphans(file: Path) -> int:
+    """Token rows without a request that were left out when a Parquet file was written."""
+    if file.suffix != ".parquet":
+        return 0
+    from analysis import parquet
+
+    return int(parquet.read_notes(file).get("orphan_tokens", 0))
 
 
 @dataclass(frozen=True, slots=True)
