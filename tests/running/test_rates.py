@@ -86,6 +86,17 @@ def test_a_rate_that_cannot_be_reached_is_late_and_said_to_be(tmp_path):
     in_time = [row for row in rows if float(row["sent_unix_s"]) < end]
     assert 500 - len(in_time) == pytest.approx(300, abs=10)
     assert max(-float(row["planned_ms"]) for row in in_time) == pytest.approx(5420, abs=300)
+    # the engine takes a second for each all the time; for those who wait it takes ever longer
+    in_time.sort(key=lambda row: float(row["sent_unix_s"]))
+    first, last = in_time[:20], in_time[-20:]
+    for part, waited_ms in ((first, 0), (last, 5300)):
+        assert statistics.median(float(row["first_token_ms"]) for row in part) == pytest.approx(1000, abs=150)
+        from_plan = [float(row["first_token_ms"]) - float(row["planned_ms"]) for row in part]
+        assert statistics.median(from_plan) == pytest.approx(1000 + waited_ms, abs=400)
+    said = " ".join(finished.output.split())
+    assert "rate not reached: 50 requests/s asked for, 20" in said
+    assert "starts lag behind the plan by" in said
+    assert "TTFT from plan" in said
 
 
 def test_what_finds_no_place_is_dropped_and_counted(tmp_path):
@@ -103,7 +114,7 @@ def test_what_finds_no_place_is_dropped_and_counted(tmp_path):
     (level,) = finished.rows("levels.csv")
     assert (level["planned"], level["missed"], level["complete"]) == ("160", "0", "true")
     assert int(level["dropped"]) == 160 - len(rows)
-    assert len(rows) == pytest.approx(32, abs=5)  # 4 places, twice a second, 4 s
+    assert 10 <= len(rows) <= 37  # 4 places, at most twice a second, 4 s
     assert server.peak_in_flight <= 4
     assert max(lags_ms(rows)) < 100
 

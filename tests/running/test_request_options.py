@@ -65,7 +65,7 @@ def test_images_of_a_folder_go_before_the_text_of_a_chat_request(tmp_path):
     with engine(chat_stream(ttft_ms=20, gap_ms=1, tokens=3)) as server:
         finished = run(tmp_path, "-H", server.url, settings=settings)
     assert finished.code == 0, finished.output
-    sent = Counter()
+    sent: Counter[str] = Counter()
     for body in bodies(server):
         *images, text = body["messages"][-1]["content"]
         assert text["type"] == "text"
