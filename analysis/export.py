@@ -110,7 +110,7 @@ def _columns() -> list[str]:
     slo = ["slo_attainment", "meets_slo", "goodput_requests_s"]
     lengths = ["input_tokens_requested", "input_tokens", "output_tokens_requested", "output_tokens"]
     stats = [f"{name.removesuffix('_ms')}_{part}" for name in LATENCIES for part in _stat_names()]
-    bounded = ["output_tok_s", "requests_s", "slo_attainment", "goodput_requests_s"]
+    bounded = ["output_tok_s", "requests_s", "slo_attainment", "goodput_requests_s", "itl_mean_ms"]
     bounded += [
         f"{name}_{part}_ms" for name in ("ttft", "tpot", "e2e") for part in ("mean", *(f"p{p}" for p in PERCENTILES))
     ]

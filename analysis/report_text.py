@@ -151,7 +151,7 @@ def latency_rows(level: LevelSummary, chunked: bool) -> list[tuple[str, Stats]]:
 
 
 OF_A_PLAN = ("TTFT from plan", "E2E from plan", "dispatch lag")
-INTERVAL_NAMES = {"TTFT": "ttft", "TPOT": "tpot", "E2E": "e2e"}
+INTERVAL_NAMES = {"TTFT": "ttft", "TPOT": "tpot", "ITL": "itl", "inter-chunk": "itl", "E2E": "e2e"}
 
 
 def plus_minus(level: LevelSummary, figure: str) -> str:

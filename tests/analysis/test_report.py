@@ -154,3 +154,20 @@ def test_analysis_needs_nothing_of_the_load_side(small):
 def test_the_schema_alone_does_not_load_pandas():
     code = "import sys; import analysis.schema; assert 'pandas' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
+
+
+def test_first_and_later_turns_stand_beside_each_other_by_level(build):
+    run = build()
+    for level in (1, 2):
+        run.level(level, level, 20 * level, 20 * level + 10)
+        for turn, ttft in (("turn 2+", 40), ("turn 1", 400), ("turn 2+", 60)):
+            run.request(20 * level, [ttft * level, ttft * level + 10], level=level, length_class=turn)
+    folder = run.write()
+    rows = list(csv.DictReader(io.StringIO(command(folder, "--csv").stdout)))
+    found = [(row["level"], row["length_class"], row["ttft_n"], float(row["ttft_mean_ms"])) for row in rows]
+    assert [each for each in found if each[1]] == [
+        ("1", "turn 1", "1", 400), ("1", "turn 2+", "2", 50), ("2", "turn 1", "1", 800), ("2", "turn 2+", "2", 100),
+    ]  # fmt: skip
+    text = command(folder).stdout
+    table = text[text.index("By length class") :]
+    assert table.index("turn 1") < table.index("400") < table.index("turn 2+") < table.index("50.0")

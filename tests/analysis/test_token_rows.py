@@ -1,12 +1,14 @@
 """Token rows on disk, out of order and in small blocks give what they give in memory."""
 
+import csv
+import io
 import random
 
 import pandas as pd
 import pytest
 
 import analysis
-from analysis import plots, schema, tables, token_rows
+from analysis import export, plots, schema, tables, token_rows
 
 
 @pytest.fixture
@@ -60,7 +62,10 @@ def test_the_itl_mean_has_an_interval_that_heeds_that_gaps_of_a_request_are_alik
     for number in range(400):
         gap = dice.choice([10, 20])
         run.request(number, [50 + gap * step for step in range(10)])
-    interval = analysis.summarise(analysis.load(run.write())).levels[0].intervals["itl_mean_ms"]
+    summary = analysis.summarise(analysis.load(run.write()))
+    interval = summary.levels[0].intervals["itl_mean_ms"]
     assert interval.low < 15 < interval.high
     # 2.09 * 5 / sqrt(400) = 0.52 to each side, give or take; independent gaps would claim 0.17
     assert 0.35 < (interval.high - interval.low) / 2 < 0.8
+    row = next(csv.DictReader(io.StringIO(export.to_csv(summary))))
+    assert float(row["itl_mean_ms_low"]) == pytest.approx(interval.low, rel=1e-3)
