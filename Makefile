@@ -14,7 +14,7 @@ VENV    := .venv
 PY      := $(VENV)/bin/python
 ENGINES := .engines
 BENCH   := bench/results
-BENCHES := $(wildcard bench/engine.py bench/client.py bench/distributed.py)
+BENCHES := $(wildcard bench/engine.py bench/client.py bench/distributed.py bench/report.py)
 say      = @printf '%s\n' "--> $(1)"
 
 .PHONY: help demo test test-engines check bench lock clean venv venv-dev engines browser
