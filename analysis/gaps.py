@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.metrics import Floats
-from analysis.token_rows import Mask, Rows, TokenRows
+from analysis.spool import Mask, Rows
+from analysis.token_rows import TokenRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis import schema
-from analysis.token_rows import Rows
+from analysis.spool import Rows
 
 Floats = NDArray[np.float64]
 

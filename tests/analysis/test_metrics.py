@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis import gaps, metrics, schema
-from analysis.token_rows import Rows
+from analysis.spool import Rows
 
 NAMES = schema.names(schema.REQUESTS_FILE)
 

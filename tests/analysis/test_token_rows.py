@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import analysis
-from analysis import export, plots, schema, tables, token_rows
+from analysis import export, plots, schema, spool, tables, token_rows
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_blocks_on_disk_and_rows_in_any_order_change_no_figure(folder, monkeypat
     (folder / schema.TOKENS_FILE).write_text(header + "".join(rows) + "7-7,0,1,1,answer\n" + "0-0,1")
     monkeypatch.setattr(tables, "CHUNK_ROWS", 11)
     monkeypatch.setattr(token_rows, "BLOCK_ROWS", 7)
-    monkeypatch.setattr(token_rows, "IN_MEMORY_BYTES", 64)
+    monkeypatch.setattr(spool, "IN_MEMORY_BYTES", 64)
     found, same_levels, same_charts = figures(folder)
     pd.testing.assert_frame_equal(found.tokens, run.tokens)
     assert (found.orphan_tokens, len(found.damages)) == (1, 1)
@@ -47,7 +47,7 @@ def test_blocks_on_disk_and_rows_in_any_order_change_no_figure(folder, monkeypat
 
 
 def test_no_room_for_the_rows_is_one_clear_error(folder, monkeypatch):
-    monkeypatch.setattr(token_rows, "IN_MEMORY_BYTES", 1)
+    monkeypatch.setattr(spool, "IN_MEMORY_BYTES", 1)
     monkeypatch.setenv("TMPDIR", "/dev/full")
     monkeypatch.setattr("tempfile.tempdir", "/dev/full")
     with pytest.raises(tables.RunError, match=r"/dev/full: .* for the token rows; set TMPDIR"):
