@@ -100,7 +100,7 @@ ENDLESS = {
     "load.levels": "6",
     "load.measure_s": "60",
     "load.stop_timeout_s": "1",
-    "workload.output.tokens": "100",  # 4.2 s: what is under way does not end by itself within the stop time-out
+    "workload.output.tokens": "250",  # 10 s: what is under way does not end by itself within the stop time-out
 }
 
 
