@@ -46,10 +46,10 @@ def due_times(load: LoadSpec, seed: int, announced: Announcement, worker: int) -
 
 
 def places(load: LoadSpec, announced: Announcement, worker: int) -> int | None:
-    """How many requests a worker may have in flight; None: any number."""
+    """How many requests a worker may have in flight, at least one; None: any number."""
     if load.max_in_flight is None or worker not in announced.workers:
         return load.max_in_flight
-    return part_of(load.max_in_flight, announced.workers.index(worker), len(announced.workers))
+    return max(1, part_of(load.max_in_flight, announced.workers.index(worker), len(announced.workers)))
 
 
 def part_of(total: int, place: int, parts: int) -> int:

@@ -49,7 +49,6 @@ class ArrivalHost:
         self._loop = OpenLoop(self._send, self._next_request, lambda *each: self._recent.append(each))
         self._hosting = Semaphore(1)
         self._sender: Sender | None = None
-        self._trace_level = NO_LEVEL
         self._recent: deque[tuple[str, float]] = deque()  # (what, planned), not placed for good
         self._counts: Counts = {}  # level -> arrivals of its measure phase
         self.workload_end = ""  # why there is nothing more to send
@@ -72,8 +71,6 @@ class ArrivalHost:
 
     def announce(self, announced: Announcement) -> None:
         """Keep to a level, or to another share of it, from its instant on."""
-        if self._load.over == "trace" and announced.level == self._trace_level:
-            return  # its rows are split over the workers for good
         self._loop.follow(
             Stretch(
                 due=self._due(announced),
@@ -109,7 +106,6 @@ class ArrivalHost:
         if announced.level == NO_LEVEL:
             return iter(())
         if self._load.over == "trace":
-            self._trace_level = announced.level
             return self._trace(begin_s)
         return ((begin_s + at_s, None) for at_s in due_times(self._load, self._seed, announced, self._worker))
 

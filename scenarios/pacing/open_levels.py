@@ -5,7 +5,7 @@ in which it is due, and phases are marked ahead of their begin, so that every pr
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, replace
 from typing import Protocol
 
@@ -42,8 +42,8 @@ class Progress(Protocol):
     def all_heard_since(self, unix_s: float) -> bool:
         """Whether every worker that lives has told its counts since an instant."""
 
-    def all_through(self, level: int) -> bool:
-        """Whether no worker that lives has anything more to start in a level."""
+    def all_through(self, level: int, workers: Collection[int]) -> bool:
+        """Whether none of these workers that lives has anything more to start in a level."""
 
     def idle(self) -> bool:
         """Whether nothing is in flight on any worker that lives."""
@@ -140,14 +140,14 @@ class OpenLevels:
         measure_from = begin + self._load.warmup_s
         self._wait_until(measure_from)
         self._begin_measure(level, measure_from)
-        self._wait(lambda: self._progress.all_through(level.level))
+        self._wait(lambda: self._is_through(level))
         return self._begin_phase(schema.TAIL, self._clock.now_unix_s() + AHEAD_S)
 
     def _batch(self, level: Level, begin: float) -> float:
         progress = self._progress
         self._begin_phase(schema.WARMUP, begin)
         self._begin_measure(level, begin)
-        self._wait(lambda: progress.all_through(level.level) and progress.idle())
+        self._wait(lambda: self._is_through(level) and progress.idle())
         last = progress.last_end_unix_s() or self._clock.now_unix_s()
         return self._begin_phase(schema.TAIL, last + EARLY_S)
 
@@ -174,17 +174,28 @@ class OpenLevels:
     # Who takes part
 
     def _participants(self) -> list[int]:
-        # no more workers than places: each needs one
-        return sorted(self._progress.serving_workers())[: self._load.max_in_flight]
+        workers, places = sorted(self._progress.serving_workers()), self._load.max_in_flight
+        if self._load.over != "trace" or places is None or places >= len(workers):
+            return workers[:places]  # each needs a place
+        logger.warning(
+            "%s requests may be in flight instead of %s: each worker has rows of its own", len(workers), places
+        )
+        return workers
+
+    def _is_through(self, level: Level) -> bool:
+        return self._announced is not None and self._progress.all_through(level.level, self._announced.workers)
 
     def _announce(self, announced: Announcement) -> None:
         self._announced = announced
         self._runner.send_message(LEVEL, asdict(announced))
 
     def _share_anew(self) -> None:
-        """A worker is lost, or a new one is there: the rest of the level is shared anew."""
+        """A worker is lost, or a new one is there: the rest of a rate level is shared anew.
+
+        Rows of a trace and requests of a batch belong to their worker for good.
+        """
         announced = self._announced
-        if announced is None or announced.level == NO_LEVEL:
+        if announced is None or announced.level == NO_LEVEL or self._load.over != "rate":
             return
         workers = self._participants()
         if workers and workers != announced.workers:

@@ -7,7 +7,7 @@ with what was written: started = recorded, per worker.
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -211,9 +211,9 @@ class Inbox:
         """Whether every worker that is not lost has told its counts since an instant."""
         return all(state.at_unix_s > unix_s for state in self._living())
 
-    def all_through(self, level: int) -> bool:
-        """Whether no worker that is not lost has anything more to start in a level."""
-        return all(state.through_level >= level for state in self._living() if state.serving)
+    def all_through(self, level: int, workers: Collection[int]) -> bool:
+        """Whether none of these workers that is not lost has anything more to start in a level."""
+        return all(state.through_level >= level for state in self._living() if state.worker in workers)
 
     def all_written(self) -> bool:
         """Whether every record that a worker has told of is on disk, except those of lost workers."""

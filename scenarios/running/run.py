@@ -147,6 +147,8 @@ class Run:
             or self._walk_failed
         ):
             return False
+        if self.search is not None and self.search.next_level() is not None:
+            return False  # it has no answer
         return self.plan.by_hand or self.stopped_by in ("plan", "run_time", "workload_end")
 
     @property
