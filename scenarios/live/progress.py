@@ -18,7 +18,7 @@ def progress(watched: Watched, measured_ended: int) -> dict[str, Any]:
     level = timeline.levels[-1]
     over = level.tail_end_unix_s is not None
     begun = _phase_start(level)
-    seconds = 0.0 if over else watched.now_unix_s() - begun
+    seconds = 0.0 if over else max(0.0, watched.now_unix_s() - begun)  # a phase may be marked ahead of its begin
     length = _length_s(load, timeline.phase)
     share = min(1.0, seconds / length) if length and not watched.by_hand else None
     if share is not None and timeline.phase == schema.MEASURE and load.measure_requests:
