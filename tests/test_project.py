@@ -94,7 +94,8 @@ def test_pre_commit_runs_the_commands_of_make_check():
 
 def test_ci_runs_what_developers_run():
     script = (ROOT / ".ci" / "run").read_text()
-    assert "make check\nmake test\n" in script
+    assert "\nmake check\n" in script
+    assert '\nmake test || make test ARGS="--last-failed' in script
     assert "bash .ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
