@@ -14,7 +14,7 @@ VENV    := .venv
 PY      := $(VENV)/bin/python
 ENGINES := .engines
 BENCH   := bench/results
-BENCHES := $(wildcard bench/engine.py bench/client.py bench/distributed.py bench/report.py)
+BENCHES := $(wildcard bench/engine.py bench/client.py bench/triton_grpc.py bench/distributed.py bench/report.py)
 say      = @printf '%s\n' "--> $(1)"
 
 .PHONY: help demo test test-engines check bench lock clean venv venv-dev engines browser
@@ -97,4 +97,4 @@ engines: venv-dev ## install the real engines of tests/engines into .engines/
 test-engines: engines ## measure a real vLLM on the CPU with our load test and with its own benchmark, side by side (3 GB)
 	@tests/engines/vllm/install.sh $(PY) $(ENGINES)/vllm
 	$(call say,ours and vllm bench serve against one vLLM)
-	@$(PY) tests/engines/vllm/side_by_side.py $(ENGINES)/vllm $(ENGINES)/light/model/hf
+	@$(PY) -m tests.engines.vllm.side_by_side $(ENGINES)/vllm $(ENGINES)/light/model/hf

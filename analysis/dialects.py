@@ -23,7 +23,7 @@ from analysis.windows import Level, Mask
 class Rules:
     """How a tool defines what it prints; the defaults are ours."""
 
-    start: Literal["sent", "planned"] = "sent"  # where latencies begin
+    start: Literal["sent", "called", "planned"] = "sent"  # where latencies begin; `called`: connecting is part of them
     end: Literal["last token", "end mark"] = "end mark"  # where the end-to-end latency ends
     decode_end: Literal["last token", "end mark"] = "last token"  # where the time of TPOT ends
     tpot: Literal["after the first event", "n - 1", "n, TTFT included", "none"] = "after the first event"
@@ -50,7 +50,7 @@ DIALECTS: Mapping[str, Dialect] = {
         OURS,
         Dialect(
             "vllm",
-            Rules(end="last token", tpot="n - 1", percentile="interpolated", rate=SPAN),
+            Rules(start="called", end="last token", tpot="n - 1", percentile="interpolated", rate=SPAN),
             "takes an empty role chunk for the first token; without usage it counts with its own tokenizer",
         ),
         Dialect(
@@ -71,6 +71,7 @@ DIALECTS: Mapping[str, Dialect] = {
         Dialect(
             "sglang",
             Rules(
+                start="called",
                 decode_end="end mark",
                 tpot="n - 1",
                 tokens="usage, else as requested",
@@ -131,7 +132,8 @@ def speak(run: Run, level: Level, dialect: Dialect) -> Spoken:
     rules = dialect.rules
     good = windows.measured(run, level) & (run.requests["outcome"] == schema.SUCCESS).to_numpy()
     requests = run.requests[good]
-    shift = requests["planned_ms"].fillna(0.0) if rules.start == "planned" else 0.0
+    begin = {"sent": None, "called": "started_ms", "planned": "planned_ms"}[rules.start]
+    shift = requests[begin].fillna(0.0) if begin else 0.0
     ttft = requests["first_token_ms"] - shift
     end = requests["e2e_ms"] if rules.end == "end mark" else requests["last_token_ms"]
     itl, weights = _itl(run, good, rules)

@@ -117,7 +117,8 @@ class Run:
         gevent.killall(self._greenlets[1:])  # the roll call; the writer goes on
         self._ending = True
         if self.timeline.levels:
-            self.timeline.end_level(self._clock.now_unix_s(), complete=False)
+            # a workload that is used up ends the run once its last request has ended
+            self.timeline.end_level(self._clock.now_unix_s(), complete=self.stopped_by == "workload_end")
         if isinstance(self._runner, MasterRunner):
             self._await_workers(self._runner)
         self._settle_last_level()

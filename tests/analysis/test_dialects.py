@@ -13,12 +13,15 @@ from analysis.cli import main_group
 
 @pytest.fixture
 def run(build):
-    """Sent at 0 and 1 s. One: 5 tokens in 4 events, two in the first, a stall, a tail of 200 ms. Two: no usage."""
+    """Sent at 0 and 1 s. One: 4 ms to connect, 5 tokens in 4 events, two in the first, a stall, a tail. Two: no usage."""
     made = build()
     made.level(1, 2, 0, 10)
-    made.request(0, [100, 110, 120, 520], event_tokens=[2, 1, 1, 1], e2e_ms=720, first_event_tokens=2, planned_ms=-50)
     made.request(
-        1, [50, 70], e2e_ms=80, planned_ms=-30,
+        0, [100, 110, 120, 520], event_tokens=[2, 1, 1, 1], e2e_ms=720, first_event_tokens=2,
+        planned_ms=-50, started_ms=-4,
+    )  # fmt: skip
+    made.request(
+        1, [50, 70], e2e_ms=80, planned_ms=-30, started_ms=0,
         output_tokens=2, output_tokens_source="estimated", output_tokens_requested=11,
     )  # fmt: skip
     return made
@@ -35,15 +38,15 @@ def spoken(run, name):
     [
         # (520-100)/(5-2)=140, (70-50)/1=20 · gaps 10, 10, 400, 20 · 720, 80 · 7 tokens arrived in 10 s
         ("tokenswarm", 75, 80, 110, 400, 7 / 10),
-        # (520-100)/4=105, 20 · same gaps · ends with the last token: 520, 70 · 7 tokens over 1.07 s
-        ("vllm", 75, 62.5, 110, 295, 7 / 1.07),
+        # 104, 50 with connecting · (520-100)/4=105, 20 · same gaps · ends with the last token: 524, 70 · 1.07 s
+        ("vllm", 77, 62.5, 110, 297, 7 / 1.07),
         # no TPOT · per request 105 and 20 · last token
         ("genai-perf", 75, None, 62.5, 295, 7 / 1.07),
         ("aiperf", 75, None, 62.5, 295, 7 / 1.07),
         # TTFT included: 520/5=104, 70/2=35 · weighted (4*105+1*20)/5 · to the end mark · 1.08 s
         ("guidellm", 75, 69.5, 88, 400, 7 / 1.08),
-        # (720-100)/4=155, (80-50)/10=3 with the length that was asked for · 5 + 11 tokens
-        ("sglang", 75, 79, 110, 400, 16 / 1.08),
+        # 104, 50 · (720-100)/4=155, (80-50)/10=3 with the length that was asked for · 724, 80 · 5 + 11 tokens
+        ("sglang", 77, 79, 110, 402, 16 / 1.08),
         # from the plan: 150, 80 · (720-100)/4=155, (80-50)/1=30 · 770, 110
         ("mlperf", 115, 92.5, 110, 440, 7 / 1.08),
     ],
@@ -57,7 +60,7 @@ def test_each_tool_speaks_by_its_definition(run, name, ttft, tpot, itl, e2e, rat
 
 def test_percentiles_are_interpolated_where_the_tool_does_so(run):
     assert spoken(run, "tokenswarm")["ttft_p99"] == 100
-    assert spoken(run, "vllm")["ttft_p99"] == pytest.approx(99.5)  # 50 + 0.99 * 50
+    assert spoken(run, "vllm")["ttft_p99"] == pytest.approx(103.46)  # 50 + 0.99 * 54
 
 
 def test_weighted_percentiles_follow_the_number_of_gaps(run):
@@ -80,7 +83,8 @@ def test_explain_says_which_rule_moves_which_figure(run):
     found = {(one["dialect"], one["figure"], one["rule"]): one["theirs"] for one in level["differences"]}
     assert found["vllm", "e2e_mean", "end: last token, not end mark"] == 295
     assert found["guidellm", "tpot_mean", "tpot: n, TTFT included, not after the first event"] == pytest.approx(69.5)
-    assert not any(figure == "ttft_mean" for dialect, figure, _ in found if dialect == "vllm")
+    assert found["vllm", "ttft_mean", "start: called, not sent"] == 77
+    assert not any(figure == "ttft_mean" for dialect, figure, _ in found if dialect == "aiperf")
 
 
 def test_explain_and_dialect_print_tables(run):

@@ -32,6 +32,7 @@ def test_two_workers_send_each_row_of_a_dataset_once_and_the_run_ends_with_it(tm
     sent = sorted(int(row["output_tokens_requested"]) for row in finished.rows("requests.csv"))
     assert sent == list(range(10, 50))
     assert finished.run["stopped_by"] == "workload_end"
+    assert [row["complete"] for row in finished.rows("levels.csv")] == ["true"]
     assert sum(worker["workload"]["rows_bad"] for worker in finished.run["workers"]) == 1
     assert "rows.jsonl row 21 left out: no JSON object" in finished.output
     assert "Nothing more to send: " in finished.output

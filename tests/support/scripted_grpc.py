@@ -10,6 +10,7 @@ import json
 import os
 import struct
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         self.in_flight = self.peak = self.played = 0
         self.peers: set[str] = set()
         self.waiting: dict[str, list[tuple[str, asyncio.Queue[Any]]]] = {}
+        self.sent_s: dict[str, list[float]] = {}  # by request id, on time.perf_counter's clock
 
     async def ServerLive(self, request, context):
         return service_pb2.ServerLiveResponse(live=True)
@@ -96,6 +98,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
     async def play(self, model, ids, due_s, context):
         loop = asyncio.get_running_loop()
+        sent_s = self.sent_s.setdefault(ids.get("1", ""), [])
         for delay_ms, step in steps_of(model):
             due_s += delay_ms / 1000
             await asyncio.sleep(due_s - loop.time())
@@ -105,7 +108,9 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
                 if status != "OK":
                     await context.abort(grpc.StatusCode[status], step["message"])
                 return
-            yield response_of(step, ids)
+            response = response_of(step, ids)
+            sent_s.append(time.perf_counter())
+            yield response
 
 
 def response_of(step, ids):
@@ -142,7 +147,13 @@ async def serve(streams_per_connection: int) -> None:
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     await server.start()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    told = {"seen": service.seen, "peak": service.peak, "played": service.played, "peers": len(service.peers)}
+    told = {
+        "seen": service.seen,
+        "peak": service.peak,
+        "played": service.played,
+        "peers": len(service.peers),
+        "sent_s": service.sent_s,
+    }
     await server.stop(None)
     print(json.dumps(told | {"left_in_flight": service.in_flight}), flush=True)
 

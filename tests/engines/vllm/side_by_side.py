@@ -1,95 +1,84 @@
 """side_by_side.py VLLM_DIR MODEL_DIR: our load test and `vllm bench serve` against one real vLLM, on the CPU.
 
-Both send the same prompts in a closed loop, in turns and several times, because the machine is noisy; figures
-are pooled over the repeats and follow vLLM's definitions (mean TTFT; TPOT = (last - first token) / (n - 1)).
-Beside them stands what the server itself measured of the same requests: where a client slows the server down,
-as it may on a small machine, both differ. Exit code 1 when requests or tokens differ, or a mean by more than 3 %,
-as it is and also relative to the server's own.
+Both send the same prompts in a closed loop, in turns and several times, because machines are noisy; means are
+pooled and follow vLLM's definitions. The server has its own cores and the clients theirs, where there are two:
+vLLM polls, and starves a client beside it for up to 0.3 s. Where both differ, it is told why by two witnesses: what went over
+the wire (`wire.py`), and what the server says of itself.
+
+Exit code 1 when requests or tokens differ, or a mean by more than 3 % without the wire saying that ours is right.
 """
 
-import csv
 import json
 import os
 import random
-import re
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-WORDS = (ROOT / "scenarios" / "workload" / "words_en.txt").read_text().split()
+from tests.engines.vllm import wire
+from tests.engines.vllm.clients import ROOT, Told, ours, theirs
+from tests.engines.vllm.server import scrape, serving
 
-REQUESTS = {1: 30, 8: 120, 32: 320}  # by concurrency
-REPEATS = 3
+REQUESTS = {1: 20, 8: 80, 32: 192}  # of one pass, by concurrency
+REPEATS = 6
 NAMES = ("ours", "vllm bench")
 PROMPT_WORDS = 48
-OUTPUT_TOKENS = 64
 TOLERANCE = 0.03
-READY_WITHIN_S = 300
+METRICS = ("TTFT", "TPOT")
+WITNESSES = ("client", "wire", "server itself")
+WORDS = (ROOT / "scenarios" / "workload" / "words_en.txt").read_text().split()
 
 
-# the server's own TTFT and TPOT
-HISTOGRAMS = ("vllm:time_to_first_token_seconds", "vllm:request_time_per_output_token_seconds")
+class Pass(NamedTuple):
+    """One client, once: its counts, and mean TTFT and TPOT in ms by each witness; empty where there is no wire."""
 
-
-@dataclass(slots=True)
-class Pooled:
-    """What one client measured at one concurrency, over all repeats."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    ttfts_ms: list[float] = field(default_factory=list)
-    tpots_ms: list[float] = field(default_factory=list)
-    server: dict[str, list[float]] = field(default_factory=lambda: {name: [0.0, 0.0] for name in HISTOGRAMS})
-
-    def means_ms(self) -> tuple[float, float]:
-        return mean(self.ttfts_ms), mean(self.tpots_ms)
-
-    def server_means_ms(self) -> tuple[float, ...]:
-        return tuple(total_s / count * 1000 for total_s, count in self.server.values())
+    told: Told
+    means: dict[str, tuple[float, float]]
 
 
 def main() -> int:
     vllm, model = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-    pooled: dict[tuple[str, int], Pooled] = {}
+    if blind := wire.can_see():
+        print(f"--> without the wire as a witness: {blind}")
+    passes: dict[tuple[str, int], list[Pass]] = defaultdict(list)
+    server_cores, client_cores = share_cores()
+    os.sched_setaffinity(0, server_cores)
     with tempfile.TemporaryDirectory() as scratch, serving(vllm, model, Path(scratch)) as url:
+        os.sched_setaffinity(0, client_cores)
+
+        def one_pass(name: str, concurrency: int, requests: int, seed: str) -> Pass:
+            folder = Path(tempfile.mkdtemp(dir=scratch))
+            prompts = write_prompts(folder, requests, seed)
+            before = scrape(url)
+            with watching(url, folder, seen=not blind) as wire_file:
+                if name == "ours":
+                    told = ours(url, folder, prompts, concurrency)
+                else:
+                    told = theirs(vllm, model, url, folder, prompts, concurrency)
+            server = [(b[0] - a[0]) / (b[1] - a[1]) * 1000 for a, b in zip(before, scrape(url), strict=True)]
+            means = {"client": (told.ttft_ms, told.tpot_ms), "server itself": (server[0], server[1])}
+            return Pass(told, means if blind else means | {"wire": wire_means(wire_file)})
+
+        for name in NAMES:
+            one_pass(name, 8, 64, "warm-up")
         for concurrency, requests in REQUESTS.items():
+            print(f"--> concurrency {concurrency}: {REPEATS} passes of {requests} requests by each", flush=True)
             for repeat in range(REPEATS):
-                folder = Path(scratch) / f"{concurrency}-{repeat}"
-                folder.mkdir()
-                prompts = write_prompts(folder, requests, f"{concurrency}/{repeat}")
-                clients = list(zip(NAMES, (ours, theirs), strict=True))
-                for name, client in clients if repeat % 2 else reversed(clients):
-                    into = pooled.setdefault((name, concurrency), Pooled())
-                    before = scrape(url)
-                    client(vllm, model, url, folder, prompts, concurrency, into)
-                    after = scrape(url)
-                    for histogram, taken in into.server.items():
-                        for place in (0, 1):
-                            taken[place] += after[histogram][place] - before[histogram][place]
-    return report(pooled)
+                for name in NAMES if repeat % 2 else reversed(NAMES):
+                    passes[name, concurrency].append(one_pass(name, concurrency, requests, f"{concurrency}/{repeat}"))
+    return report(passes)
 
 
-def scrape(url: str) -> dict[str, tuple[float, float]]:
-    """Sum and count of each histogram."""
-    with urllib.request.urlopen(url + "/metrics", timeout=10) as response:
-        text = response.read().decode()
-
-    def total(name: str) -> float:
-        return sum(float(value) for value in re.findall(rf"^{name}{{.*}} (\S+)$", text, re.MULTILINE))
-
-    return {name: (total(name + "_sum"), total(name + "_count")) for name in HISTOGRAMS}
+def share_cores() -> tuple[set[int], set[int]]:
+    """Cores for the server and for the clients: one for them, the rest for it."""
+    cores = sorted(os.sched_getaffinity(0))
+    return (set(cores[:-1]), set(cores[-1:])) if len(cores) > 1 else (set(cores), set(cores))
 
 
 def write_prompts(folder: Path, count: int, seed: str) -> Path:
@@ -100,130 +89,78 @@ def write_prompts(folder: Path, count: int, seed: str) -> Path:
     return file
 
 
-def ours(_vllm: Path, _model: Path, url: str, folder: Path, prompts: Path, concurrency: int, into: Pooled) -> None:
-    settings = {"load.levels": concurrency, "workload.dataset.file": prompts}
-    command = [sys.executable, "-m", "locust", "-f", ROOT / "locustfiles" / "openai_completions.py", "--headless"]
-    command += ["--only-summary", "--scenario", HERE / "side_by_side.toml", "-H", url]
-    call([*command, *(f"--set={key}={value}" for key, value in settings.items())], folder, allowed=(0, 3))
-    (run,) = (folder / "runs").iterdir()
-    with (run / "requests.csv").open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            assert row["outcome"] == "success", row
-            tokens, first, last = int(row["output_tokens"]), float(row["first_token_ms"]), float(row["last_token_ms"])
-            into.requests += 1
-            into.input_tokens += int(row["input_tokens"])
-            into.output_tokens += tokens
-            into.ttfts_ms.append(first)
-            into.tpots_ms.append((last - first) / (tokens - 1))
-
-
-def theirs(vllm: Path, model: Path, url: str, folder: Path, prompts: Path, concurrency: int, into: Pooled) -> None:
-    count = len(prompts.read_text().splitlines())
-    command = [vllm / "venv" / "bin" / "vllm", "bench", "serve", "--backend", "openai", "--base-url", url]
-    command += ["--endpoint", "/v1/completions", "--model", "known", "--tokenizer", model, "--temperature", 0]
-    command += ["--dataset-name", "custom", "--dataset-path", prompts, "--disable-shuffle", "--skip-chat-template"]
-    command += ["--custom-output-len", OUTPUT_TOKENS, "--num-prompts", count, "--max-concurrency", concurrency]
-    command += [
-        "--ignore-eos",
-        "--save-result",
-        "--save-detailed",
-        "--result-dir",
-        folder,
-        "--result-filename",
-        "r.json",
-    ]
-    call(command, folder)
-    result = json.loads((folder / "r.json").read_text())
-    into.requests += result["completed"]
-    into.input_tokens += result["total_input_tokens"]
-    into.output_tokens += result["total_output_tokens"]
-    into.ttfts_ms += [ttft_s * 1000 for ttft_s in result["ttfts"]]
-    # `itls` are the gaps between chunks: their sum is the time from the first token to the last
-    into.tpots_ms += [
-        sum(gaps_s) * 1000 / (tokens - 1) for gaps_s, tokens in zip(result["itls"], result["output_lens"], strict=True)
-    ]
-
-
-def call(command: list[object], folder: Path, allowed: tuple[int, ...] = (0,)) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **OFFLINE}
-    ended = subprocess.run(
-        list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    if ended.returncode not in allowed:
-        sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout[-2000:]}{ended.stderr[-3000:]}")
-
-
-OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-SERVER = {**OFFLINE, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-
-
 @contextmanager
-def serving(vllm: Path, model: Path, scratch: Path) -> Iterator[str]:
-    """The real server, without its prefix cache: the second client must not profit from the first one."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [vllm / "venv" / "bin" / "vllm", "serve", model, "--served-model-name", "known", "--port", port]
-    command += ["--host", "127.0.0.1", "--max-model-len", 1024, "--max-num-seqs", 64, "--enforce-eager"]
-    command += ["--no-enable-prefix-caching"]
-    url = f"http://127.0.0.1:{port}"
-    print(f"--> starting vLLM at {url}", flush=True)
-    with (scratch / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            list(map(str, command)), env={**os.environ, **SERVER}, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            wait_until_ready(url, server, scratch / "server.log")
-            yield url
-        finally:
-            if server.poll() is None:
-                os.killpg(server.pid, signal.SIGTERM)
-                server.wait(timeout=60)
+def watching(url: str, folder: Path, *, seen: bool) -> Iterator[Path]:
+    file = folder / "wire.json"
+    if not seen:
+        yield file
+        return
+    command = [sys.executable, wire.__file__, url.rpartition(":")[2], str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as watcher:
+        assert watcher.stdin
+        assert watcher.stdout
+        watcher.stdout.readline()
+        yield file
+        watcher.stdin.close()
+    assert watcher.returncode == 0
 
 
-def wait_until_ready(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    give_up_s = time.monotonic() + READY_WITHIN_S
-    while time.monotonic() < give_up_s and server.poll() is None:
-        try:
-            with urllib.request.urlopen(url + "/health", timeout=2):
-                return
-        except OSError:
-            time.sleep(0.5)
-    sys.exit(f"vLLM did not get ready: {errors_of(log)}")
+def wire_means(file: Path) -> tuple[float, float]:
+    """Mean TTFT and TPOT in ms; the first of a completion's times is when it was asked for."""
+    completions = json.loads(file.read_text())
+    ttft_s = mean(times_s[1] - times_s[0] for times_s in completions)
+    tpot_s = mean((times_s[-1] - times_s[1]) / (len(times_s) - 2) for times_s in completions)
+    return ttft_s * 1000, tpot_s * 1000
 
 
-def errors_of(log: Path) -> str:
-    lines = log.read_text().splitlines()
-    return "\n".join([line for line in lines if "Error" in line][:10] or lines[-10:])
-
-
-def report(pooled: dict[tuple[str, int], Pooled]) -> int:
-    """Print both tables side by side; the exit code."""
+def report(passes: dict[tuple[str, int], list[Pass]]) -> int:
+    """Print both tables side by side, and what became of each comparison; the exit code."""
+    witnesses = [name for name in WITNESSES if name in passes[NAMES[0], 1][0].means]
+    print(f"\n{'':>24}{'':>27}" + "".join(f"{name:>22}" for name in witnesses))
+    columns = f"{'requests':>9}{'in':>9}{'out':>9}" + f"{'TTFT ms':>12}{'TPOT ms':>10}" * len(witnesses)
+    print(f"{'concurrency':>11}  {'client':<11}{columns}")
     faults = []
-    print(f"\n{'':>11}  {'':<11}{'':>27}{'client':>20}{'server itself':>22}")
-    print(
-        f"{'concurrency':>11}  {'client':<11}{'requests':>9}{'in':>9}{'out':>9}" + f"{'TTFT ms':>11}{'TPOT ms':>10}" * 2
-    )
     for concurrency in REQUESTS:
-        one, other = rows = [pooled[name, concurrency] for name in NAMES]
-        for name, row in zip(NAMES, rows, strict=True):
-            counts = f"{row.requests:>9,}{row.input_tokens:>9,}{row.output_tokens:>9,}"
-            times = "".join(f"{ttft:>11.2f}{tpot:>10.3f}" for ttft, tpot in (row.means_ms(), row.server_means_ms()))
-            print(f"{concurrency:>11}  {name:<11}{counts}{times}")
-        faults += [
-            f"concurrency {concurrency}: {count} {getattr(one, count)} and {getattr(other, count)}"
-            for count in ("requests", "input_tokens", "output_tokens")
-            if getattr(one, count) != getattr(other, count)
-        ]
-        for place, name in enumerate(("TTFT", "TPOT")):
-            off = one.means_ms()[place] / other.means_ms()[place] - 1
-            server = one.server_means_ms()[place] / other.server_means_ms()[place] - 1
-            print(f"{'':>13}{name}: the clients differ by {off:+.1%}, the server by {server:+.1%}")
-            if min(abs(off), abs((1 + off) / (1 + server) - 1)) > TOLERANCE:
-                faults.append(
-                    f"concurrency {concurrency}: mean {name} differs by {off:+.1%}, the server's by {server:+.1%}"
-                )
-    print("\n".join(faults) if faults else f"alike: equal counts, means within {TOLERANCE:.0%}")
+        pooled = {name: pool(passes[name, concurrency]) for name in NAMES}
+        for name, (counts, means) in pooled.items():
+            row = "".join(f"{count:>9,}" for count in counts)
+            row += "".join(f"{means[witness][0]:>12.2f}{means[witness][1]:>10.3f}" for witness in witnesses)
+            print(f"{concurrency:>11}  {name:<11}{row}")
+        (counts, our_means), (their_counts, their_means) = pooled.values()
+        if counts != their_counts:
+            faults.append(f"concurrency {concurrency}: requests, tokens in and out {counts} and {their_counts}")
+        for place, metric in enumerate(METRICS):
+            one, other = ({w: means[w][place] for w in witnesses} for means in (our_means, their_means))
+            alike, text = judge(one, other)
+            print(f"{'':>13}{metric}: {text}")
+            if not alike:
+                faults.append(f"concurrency {concurrency}: {metric}: {text}")
+    print("\n" + ("\n".join(faults) if faults else "equal counts; means alike, or the wire says that ours are right"))
     return 1 if faults else 0
+
+
+def pool(passes: list[Pass]) -> tuple[tuple[int, ...], dict[str, tuple[float, float]]]:
+    """Sums of the counts and means over passes of equal size."""
+    counts = tuple(sum(counted) for counted in zip(*((one.told[:3]) for one in passes), strict=True))
+    means = {
+        witness: (mean(one.means[witness][0] for one in passes), mean(one.means[witness][1] for one in passes))
+        for witness in passes[0].means
+    }
+    return counts, means
+
+
+def judge(one: dict[str, float], other: dict[str, float]) -> tuple[bool, str]:
+    """Whether a mean is alike, or differs by what the wire has seen; and the reasons in words."""
+    apart = one["client"] / other["client"] - 1
+    text = f"ours is {apart:+.1%} beside theirs"
+    if "wire" not in one:
+        return abs(apart) <= TOLERANCE, text
+    off, their_off = (each["client"] / each["wire"] - 1 for each in (one, other))
+    text += (
+        f": over the wire {one['wire'] / other['wire'] - 1:+.1%} (the server says"
+        f" {one['server itself'] / other['server itself'] - 1:+.1%}), ours reads {off:+.1%} of it, theirs {their_off:+.1%}"
+    )
+    return abs(apart) <= TOLERANCE or abs(off) <= TOLERANCE, text
 
 
 if __name__ == "__main__":
