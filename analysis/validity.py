@@ -132,8 +132,8 @@ def _client(client: ClientHealth) -> Iterable[Reason]:
     if client.callback_stamps_share:
         # measured by bench/triton_grpc.py
         text = (
-            "arrivals over gRPC have no kernel stamps: 99 % of them are at most 0.7 ms late at 400 responses/s a worker, "
-            "2.4 ms at 1,600"
+            "arrivals over gRPC have no kernel stamps: 99 % of them are at most 1 ms late at 400 responses/s a worker, "
+            "2.3 ms at 1,600"
         )
         yield Reason("note", text, "use more workers; generate_stream has kernel stamps")
     if (share := client.new_connection_share or 0.0) > NEW_CONNECTION_SHARE:

@@ -68,6 +68,8 @@ class Worker:
     def _on_test_stop(self) -> None:
         # in a greenlet of its own: this one must go on to receive the master's acknowledgements
         self._delivery = gevent.spawn(session.finish)
+        # Locust would now read no message for as long as the stop time-out; the next start sets it again
+        self._environment.stop_timeout = 0.0
 
     def _on_quitting(self) -> None:
         self._runner.last_received_spawn_timestamp = sys.maxsize  # users that the master still sends would be lost

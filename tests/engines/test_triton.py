@@ -14,6 +14,7 @@ import pytest
 from tests.support.calls import drive
 
 MODELS = {"vllm_model": (200, 40), "tensorrt_llm_bls": (150, 30), "ensemble": (150, 30)}  # as in their config.pbtxt
+STEPS_MS = {"ensemble": 5}  # its first and last step take a time of their own, which no parameter gives
 TOKENS = 20
 ATTEMPTS = 3  # one quiet moment of a shared machine is enough
 
@@ -22,7 +23,7 @@ def tolerance_ms(true_ms):
     return 2 + 0.02 * true_ms
 
 
-@pytest.mark.parametrize("model", ["vllm_model", "tensorrt_llm_bls"])  # an ensemble's steps take times of their own
+@pytest.mark.parametrize("model", MODELS)
 def test_sixteen_streams_show_the_times_of_the_model(triton, model):
     ttft_ms, gap_ms = MODELS[model]
     for _ in range(ATTEMPTS):
@@ -33,7 +34,8 @@ def test_sixteen_streams_show_the_times_of_the_model(triton, model):
         assert {(result["outcome"], result["output_tokens"]) for result in results} == {("success", TOKENS)}
         ttft = median(result["first_token_ms"] for result in results)
         tpot = median((r["last_token_ms"] - r["first_token_ms"]) / (TOKENS - 1) for r in results)
-        right = (pytest.approx(ttft_ms, abs=tolerance_ms(ttft_ms)), pytest.approx(gap_ms, abs=tolerance_ms(gap_ms)))
+        ttft_within_ms = tolerance_ms(ttft_ms) + STEPS_MS.get(model, 0)
+        right = (pytest.approx(ttft_ms, abs=ttft_within_ms), pytest.approx(gap_ms, abs=tolerance_ms(gap_ms)))
         if (ttft, tpot) == right:
             return
         time.sleep(2)
