@@ -36,7 +36,7 @@ class Progress(Protocol):
         """Requests started."""
 
     def all_ended_before(self, unix_s: float) -> bool:
-        """Whether every request started before an instant has ended, on every worker that lives."""
+        """Whether every request due or started before an instant has ended, on every worker that lives."""
 
 
 class LevelControl:

@@ -13,6 +13,7 @@ import gevent
 from locust.runners import Runner
 
 from analysis import schema
+from scenarios.pacing import levels
 from scenarios.pacing.announcement import LEVEL, NO_LEVEL, Announcement
 from scenarios.recording.clock import Clock, now_s
 from scenarios.recording.timeline import Level, Timeline
@@ -27,17 +28,8 @@ EARLY_S = 0.005  # phases begin so much before the schedule's round instants: cl
 STATUS_LIMIT_S = 5.0
 
 
-class Progress(Protocol):
+class Progress(levels.Progress, Protocol):
     """What the workers have told so far."""
-
-    def finished_count(self) -> int:
-        """Requests that have ended."""
-
-    def started_count(self) -> int:
-        """Requests started."""
-
-    def all_ended_before(self, unix_s: float) -> bool:
-        """Whether every request due before an instant has ended, on every worker that lives."""
 
     def all_heard_since(self, unix_s: float) -> bool:
         """Whether every worker that lives has told its counts since an instant."""

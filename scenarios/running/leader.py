@@ -19,7 +19,6 @@ from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner
 from locust.web import WebUI
 
-from scenarios.engine.embedded import EmbeddedEngine, start_embedded_engine
 from scenarios.live import start_form
 from scenarios.live.view import LiveView
 from scenarios.live.watched import Watched
@@ -31,6 +30,7 @@ from scenarios.recording.inbox import Inbox
 from scenarios.recording.shipping import LocalLink, listen_on_master
 from scenarios.running import interrupts, session
 from scenarios.running.open_files import lift_limit, streams_at_once
+from scenarios.running.practice import Practice
 from scenarios.running.preflight import (
     EngineUnreachable,
     NothingToSend,
@@ -38,7 +38,6 @@ from scenarios.running.preflight import (
     check_tokenizer,
     check_workload,
     model_of_all,
-    needs_host,
     with_api_of,
 )
 from scenarios.running.report import exit_code, report
@@ -67,9 +66,7 @@ class Leader:
         self._options = environment.parsed_options
         self._headless = web_ui is None
         self._clock = Clock()
-        self._engine: EmbeddedEngine | None = None
-        self._engine_flags: tuple[str, ...] = ()
-        self._engine_urls: set[str] = set()  # those of earlier scenarios too
+        self._practice = Practice()
         self._plan: RunPlan | None = None
         self._run: Run | None = None
         self._closing = False
@@ -94,7 +91,7 @@ class Leader:
         """Check scenario and engine before anything starts; ends the process when they can't be used."""
         try:
             scenario = self._load(self._options.scenario)
-            self._ensure_engine(scenario)
+            self._environment.host = self._practice.host_for(scenario, self._environment.host)
             if self._headless or self._options.autostart:
                 self._plan = self._make_plan(scenario, self._options.load)
         except (ScenarioError, NothingToSend) as error:
@@ -118,24 +115,8 @@ class Leader:
         if fault and isinstance(self._runner, LocalRunner):
             raise ScenarioError([f"load.levels: {fault}"])
 
-    def _ensure_engine(self, scenario: Scenario) -> None:
-        """Without a host there is the practice engine, with the flags of this scenario."""
-        if self._environment.host and not (self._engine and self._environment.host == self._engine.url):
-            return
-        needs_host(scenario)
-        if self._engine and self._engine_flags == scenario.engine.practice:
-            return
-        if self._engine:
-            self._engine.stop()
-        self._engine_flags = scenario.engine.practice
-        self._engine = start_embedded_engine(self._engine_flags)
-        self._environment.host = self._engine.url
-        self._engine_urls.add(self._engine.url)
-        logger.info("No --host given: using the embedded practice engine at %s", self._engine.url)
-
     def _make_plan(self, scenario: Scenario, load: str, overrides: Sequence[str] = ()) -> RunPlan:
         host = self._environment.host or ""
-        embedded = self._engine is not None and host == self._engine.url
         model = model_of_all(hosts_of(host), scenario)
         return RunPlan(
             scenario=scenario,
@@ -144,7 +125,7 @@ class Leader:
             host=host,
             model=model,
             calibration=calibrate(hosts_of(host)[0], model, scenario),
-            engine=" ".join(("practice engine", *self._engine_flags)) if embedded else "",
+            engine=self._practice.told(host),
             by_hand=load == BY_HAND or (self._headless and self._options.num_users is not None),
         )
 
@@ -159,9 +140,7 @@ class Leader:
             source, overrides = start_form.filled_in(request.form, self._given_scenario)
             scenario = self._load(source, overrides)
             host = request.form.get("host") or self._environment.host
-            # a form may still hold the address of a practice engine that another scenario has replaced
-            self._environment.host = self._engine.url if self._engine and host in self._engine_urls else host
-            self._ensure_engine(scenario)
+            self._environment.host = self._practice.host_for(scenario, host)
             self._plan = self._make_plan(scenario, request.form.get("load", self._options.load), overrides)
         except (ScenarioError, NothingToSend, EngineUnreachable) as error:
             return jsonify({"success": False, "message": str(error), "host": self._environment.host})
@@ -175,7 +154,7 @@ class Leader:
 
     def _refuse(self, message: str, code: int) -> None:
         print(message, file=sys.stderr)
-        self._stop_engine()
+        self._practice.stop()
         self._runner.quit()  # workers of ours must not wait for a test that never starts
         sys.exit(code)
 
@@ -284,9 +263,4 @@ class Leader:
     def _on_quitting(self) -> None:
         self._runner.stop()
         self._await_end()
-        self._stop_engine()
-
-    def _stop_engine(self) -> None:
-        if self._engine:
-            self._engine.stop()
-            self._engine = None
+        self._practice.stop()
