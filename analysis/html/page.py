@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis import compare_text, plots, report_text, text
+from analysis import compare_text, plots, report_tables, text
 from analysis.compare import Comparison
 from analysis.html.words import translate, words
 from analysis.runs import Run
@@ -39,7 +39,7 @@ def render_page(run: Run, summary: RunSummary, language: str = "en") -> str:
         s=summary,
         head=_headline_level(summary),
         environment=_environment(summary.info),
-        latency_rows=report_text.latency_rows,
+        latency_rows=report_tables.latency_rows,
         endless=text.endless,
     )
 
