@@ -96,7 +96,7 @@ def report(
     summary = summarise(loaded, slo.parse(slo_text) if slo_text else None)
     if dialect:
         spoken = dialects.find(dialect)
-        rows = [(_label(level), dialects.speak(loaded, level, spoken)) for level in windows.levels(loaded)]
+        rows = [(level.label, dialects.speak(loaded, level, spoken)) for level in windows.levels(loaded)]
         title = f"{summary.name} in the terms of {dialect} (ms, per s). {spoken.beyond}"
         text.print_rendered(explain_text.spoken_table(title, rows), Console())
         return
@@ -197,10 +197,10 @@ def check(
 def explain(run: str, levels: Sequence[str], as_json: bool) -> None:
     """Show RUN in the terms of other tools side by side, and which rule makes which number differ."""
     loaded = runs.load(run)
-    chosen = [level for level in windows.levels(loaded) if not levels or _label(level) in levels]
+    chosen = [level for level in windows.levels(loaded) if not levels or level.label in levels]
     if not chosen:
         raise RunError(f"no level of concurrency {', '.join(levels) or 'any'} in this run")
-    found = [(_label(level), *dialects.explain(loaded, level)) for level in chosen]
+    found = [(level.label, *dialects.explain(loaded, level)) for level in chosen]
     if as_json:
         click.echo(explain_text.to_json(found))
     else:
@@ -233,10 +233,6 @@ def export_run(run: str, form: str, out: Path | None) -> None:
 def import_run(file: Path, form: str, out: Path) -> None:
     """Make a run folder of another tool's result FILE, to report on it and to compare it."""
     click.echo(f"wrote {importing.import_run(file, form, out)}", err=True)
-
-
-def _label(level: windows.Level) -> str:
-    return windows.load_label(level.mode, level.requested, level.number)
 
 
 def _because(finding: checks.Finding) -> str:

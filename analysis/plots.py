@@ -211,8 +211,11 @@ def _phases(level: Level, start: float) -> list[list[Any]]:
         (schema.MEASURE, level.window.start_unix_s, level.window.end_unix_s),
         (schema.TAIL, level.window.end_unix_s, level.tail_end_unix_s),
     ]
-    label = windows.load_label(level.mode, level.requested, level.number)
-    return [[name, round(begin - start, 2), round(end - start, 2), label] for name, begin, end in bounds if end > begin]
+    return [
+        [name, round(begin - start, 2), round(end - start, 2), level.label]
+        for name, begin, end in bounds
+        if end > begin
+    ]
 
 
 def window_points(level: LevelSummary) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from analysis.client import ClientHealth
 from analysis.intervals import Interval
+from analysis.loads import load_label, load_text
 from analysis.metrics import Stats
 from analysis.open_loop import Schedule
 from analysis.slo import Slo
@@ -17,7 +18,7 @@ from analysis.steady import Steady
 from analysis.tails import Tails
 from analysis.tokens import TokenAudit
 from analysis.verdict import Verdict
-from analysis.windows import Window, load_label, load_text
+from analysis.windows import Window
 
 
 @dataclass(frozen=True, slots=True)

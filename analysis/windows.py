@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis import metrics, schema
+from analysis.loads import load_label
 from analysis.metrics import Floats
 from analysis.runs import Run
 from analysis.token_rows import stretches
@@ -59,18 +60,10 @@ class Level:
     complete: bool
     derived: bool  # levels.csv lacks it: the window is what the measured requests span
 
-
-def load_text(mode: str, requested: float | None, number: int) -> str:
-    """The load of a level in words: "concurrency 8", "5 requests/s", ..."""
-    if requested is None:
-        return f"level {number}"
-    texts = {"rate": "{:g} requests/s", "trace": "trace ×{:g}", "batch": "batch of {:g}"}
-    return texts.get(mode, "concurrency {:g}").format(requested)
-
-
-def load_label(mode: str, requested: float | None, number: int) -> str:
-    """The same for a table: "8", "5/s", ..."""
-    return load_text(mode, requested, number).removeprefix("concurrency ").replace(" requests/s", "/s")
+    @property
+    def label(self) -> str:
+        """Its load for a table: "8", "5/s", ..."""
+        return load_label(self.mode, self.requested, self.number)
 
 
 def levels(run: Run) -> list[Level]:
@@ -232,20 +225,19 @@ def _derived(requests: pd.DataFrame, number: int | None) -> Level:
     )
     start = float(mine["sent_unix_s"].min()) if len(mine) else math.nan
     end = float(np.nanmax(ended_unix_s(mine))) if mine["sent_unix_s"].notna().any() else math.nan
-    nan = math.nan
     return Level(
-        number or 1,
-        "concurrency",
-        None,
-        None,
-        None,
-        None,
-        0,
-        0,
-        Window(start, end),
-        nan,
-        nan,
-        end,
+        number=number or 1,
+        mode="concurrency",
+        requested=None,
+        users=None,
+        workers=None,
+        planned=None,
+        dropped=0,
+        missed=0,
+        window=Window(start, end),
+        ramp_start_unix_s=math.nan,
+        warmup_start_unix_s=math.nan,
+        tail_end_unix_s=end,
         complete=True,
         derived=True,
     )
