@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import analysis
 from analysis import compare
 from analysis.html import page
+from tests.support.chromium import chromium
 
 VENDOR = Path(page.__file__).parent / "vendor"
 EVIL = "</script><script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
@@ -73,15 +73,8 @@ def test_a_long_run_makes_no_large_page(build):
 
 @pytest.fixture(scope="module")
 def browser():
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("Chromium is not installed; apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as play:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        opened = play.chromium.launch(executable_path=executable, args=flags)
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 def open_page(browser, run, **context):

@@ -1,7 +1,6 @@
 """A real browser, and Locust with its web UI on a free port."""
 
 import json
-import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chromium import chromium
 from tests.support.locust_run import Finished, command, free_port, output_of, started, wait_for
 
 
@@ -94,15 +94,8 @@ def _answers(url: str) -> bool:
 
 @pytest.fixture(scope="module")
 def browser():
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("Chromium is not installed; apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as play:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        opened = play.chromium.launch(executable_path=executable, args=flags)
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture
