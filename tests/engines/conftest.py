@@ -156,13 +156,7 @@ def running_triton(scratch: Path) -> Iterator[Triton]:
         await_triton(f"http://{http}/v2/health/ready", server, log)
         yield Triton(f"http://{http}", f"grpc://{grpc}", f"http://{metrics}/metrics", server.pid, log)
     finally:
-        assert server.stdin
-        server.stdin.close()
-        try:
-            server.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+        end(server, lambda: os.killpg(server.pid, signal.SIGKILL))
 
 
 def await_triton(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -209,14 +203,19 @@ def running(script: str, arguments: list[object], port: int, engines_dir: Path, 
         wait_until_ready(engine, server)
         yield engine
     finally:
-        assert server.stdin
-        server.stdin.close()
-        try:
-            server.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        end(server, server.kill)
         shutil.rmtree(scratch / ".cache", ignore_errors=True)
+
+
+def end(server: subprocess.Popen[bytes], kill: Callable[[], None]) -> None:
+    """Close the standard input of a server, on which it ends; kill it where it does not."""
+    assert server.stdin
+    server.stdin.close()
+    try:
+        server.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        kill()
+        server.wait()
 
 
 def wait_until_ready(engine: Engine, server: subprocess.Popen[bytes]) -> None:

@@ -10,6 +10,28 @@ import threading
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
+import triton_python_backend_utils as pb_utils
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class KnownTokens:
+    """A model with known times; `serve(request)`, its interface, sends the responses to one request."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        self.timing = Timing(args["model_config"])
+        self.loop = Loop()
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            self.loop.submit(self.serve(request))
+
+    def finalize(self) -> None:
+        self.loop.stop()
+
+    async def serve(self, request: Any) -> None:
+        raise NotImplementedError
+
 
 class Timing:
     """Milliseconds by the model's own configuration."""
@@ -46,7 +68,7 @@ class Loop:
         self._thread.join()
 
 
-def read_input(pb_utils: Any, request: Any, name: str, default: Any = None) -> Any:
+def read_input(request: Any, name: str, default: Any = None) -> Any:
     """First element of an input tensor."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return default if tensor is None else tensor.as_numpy().reshape(-1)[0]

@@ -8,27 +8,14 @@ import triton_python_backend_utils as pb_utils
 
 sys.path.insert(0, os.environ["KNOWN_TOKENS"])
 
-from known_tokens import Loop, Timing, read_input
-
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+from known_tokens import FINAL, KnownTokens, read_input
 
 
-class TritonPythonModel:
-    def initialize(self, args):
-        self.timing = Timing(args["model_config"])
-        self.loop = Loop()
-
-    def execute(self, requests):
-        for request in requests:
-            self.loop.submit(self.serve(request))
-
-    def finalize(self):
-        self.loop.stop()
-
+class TritonPythonModel(KnownTokens):
     async def serve(self, request):
         sender = request.get_response_sender()
-        count = int(read_input(pb_utils, request, "request_output_len"))
-        stream = bool(read_input(pb_utils, request, "streaming", False))
+        count = int(read_input(request, "request_output_len"))
+        stream = bool(read_input(request, "streaming", False))
         ids = []
         async for index, _ in self.timing.tokens(count):
             if sender.is_cancelled():

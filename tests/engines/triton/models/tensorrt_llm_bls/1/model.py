@@ -8,23 +8,10 @@ import triton_python_backend_utils as pb_utils
 
 sys.path.insert(0, os.environ["KNOWN_TOKENS"])
 
-from known_tokens import Loop, Timing, read_input
-
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+from known_tokens import FINAL, KnownTokens, read_input
 
 
-class TritonPythonModel:
-    def initialize(self, args):
-        self.timing = Timing(args["model_config"])
-        self.loop = Loop()
-
-    def execute(self, requests):
-        for request in requests:
-            self.loop.submit(self.serve(request))
-
-    def finalize(self):
-        self.loop.stop()
-
+class TritonPythonModel(KnownTokens):
     async def serve(self, request):
         sender = request.get_response_sender()
         try:
@@ -34,8 +21,8 @@ class TritonPythonModel:
             sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error))), flags=FINAL)
 
     async def generate(self, request, sender):
-        count = int(read_input(pb_utils, request, "max_tokens"))
-        stream = bool(read_input(pb_utils, request, "stream", False))
+        count = int(read_input(request, "max_tokens"))
+        stream = bool(read_input(request, "stream", False))
         texts = []
         async for index, text in self.timing.tokens(count):
             if sender.is_cancelled():
@@ -49,9 +36,9 @@ class TritonPythonModel:
 
     def response(self, request, text, output_tokens):
         tensors = [pb_utils.Tensor("text_output", np.asarray([text.encode()], dtype=np.object_))]
-        if read_input(pb_utils, request, "return_num_output_tokens", False):
+        if read_input(request, "return_num_output_tokens", False):
             tensors.append(pb_utils.Tensor("num_output_tokens", np.asarray([[output_tokens]], dtype=np.int32)))
-        if read_input(pb_utils, request, "return_num_input_tokens", False):
-            words = len(read_input(pb_utils, request, "text_input").decode().split())
+        if read_input(request, "return_num_input_tokens", False):
+            words = len(read_input(request, "text_input").decode().split())
             tensors.append(pb_utils.Tensor("num_input_tokens", np.asarray([[words]], dtype=np.int32)))
         return pb_utils.InferenceResponse(output_tensors=tensors)

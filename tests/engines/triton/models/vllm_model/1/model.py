@@ -9,24 +9,12 @@ import triton_python_backend_utils as pb_utils
 
 sys.path.insert(0, os.environ["KNOWN_TOKENS"])
 
-from known_tokens import Loop, Timing, read_input
+from known_tokens import FINAL, KnownTokens, read_input
 
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 CONTEXT_TOKENS = 2048
 
 
-class TritonPythonModel:
-    def initialize(self, args):
-        self.timing = Timing(args["model_config"])
-        self.loop = Loop()
-
-    def execute(self, requests):
-        for request in requests:
-            self.loop.submit(self.serve(request))
-
-    def finalize(self):
-        self.loop.stop()
-
+class TritonPythonModel(KnownTokens):
     async def serve(self, request):
         sender = request.get_response_sender()
         try:
@@ -37,9 +25,9 @@ class TritonPythonModel:
             sender.send(pb_utils.InferenceResponse(output_tensors=[text], error=told), flags=FINAL)
 
     async def generate(self, request, sender):
-        prompt = read_input(pb_utils, request, "text_input").decode()
-        stream = bool(read_input(pb_utils, request, "stream", False))
-        sampling = json.loads(read_input(pb_utils, request, "sampling_parameters", b"{}").decode())
+        prompt = read_input(request, "text_input").decode()
+        stream = bool(read_input(request, "stream", False))
+        sampling = json.loads(read_input(request, "sampling_parameters", b"{}").decode())
         count = int(sampling.get("max_tokens", 16))
         input_tokens = len(prompt.split())
         if input_tokens + count > CONTEXT_TOKENS:
@@ -59,7 +47,7 @@ class TritonPythonModel:
                 reason = "length" if last else None
                 sender.send(self.response(request, text, input_tokens, 1, reason), flags=FINAL if last else 0)
         if not stream:
-            begin = "" if read_input(pb_utils, request, "exclude_input_in_output", False) else prompt
+            begin = "" if read_input(request, "exclude_input_in_output", False) else prompt
             whole = self.response(request, begin + "".join(texts), input_tokens, count, "length")
             sender.send(whole, flags=FINAL)
 
@@ -70,6 +58,6 @@ class TritonPythonModel:
             ("num_input_tokens", input_tokens, np.uint32),
             ("num_output_tokens", output_tokens, np.uint32),
         ):
-            if read_input(pb_utils, request, f"return_{name}", False):
+            if read_input(request, f"return_{name}", False):
                 tensors.append(pb_utils.Tensor(name, np.asarray([value], dtype=kind)))
         return pb_utils.InferenceResponse(output_tensors=tensors)
