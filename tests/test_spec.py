@@ -1,26 +1,13 @@
-"""Scenario files: what they may say, what is told about faulty ones, and what --set lays over them."""
+"""Scenario files: what they may say, and what is told about faulty ones."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from scenarios.spec import LengthSpec, Scenario, ScenarioError, load_scenario, shipped_scenarios
+from scenarios.spec import LengthSpec, Scenario, load_scenario, shipped_scenarios
+from tests.support.scenario_files import faults_of, write
 
 NAME_RULE = "letters, digits, '.', '_' and '-' only, a letter or digit first"
-
-
-def write(folder: Path, text: str) -> str:
-    path = folder / "my.toml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
-def faults_of(source: str, overrides: list[str] | None = None) -> list[str]:
-    with pytest.raises(ScenarioError) as caught:
-        load_scenario(source, overrides or [])
-    assert str(caught.value) == "\n".join(caught.value.faults)
-    return list(caught.value.faults)
 
 
 @pytest.fixture
@@ -203,88 +190,14 @@ def test_a_byte_order_mark_does_no_harm(tmp_path):
     assert load_scenario(str(path)).name == "x"
 
 
-# ---------------------------------------------------------------- --set
-
-
-def test_overrides_reach_every_kind_of_key(plain):
-    scenario = load_scenario(
-        plain,
-        [
-            "load.levels=1,2,4",
-            "load.measure_s=2",
-            "workload.output.tokens=64",
-            "workload.inputs=128:0.5,512:0.25",
-            'engine.model="x"',
-            "engine.api=completions",
-            "engine.practice=--speed,10",
-            "engine.timeouts.total_s=9.5",
-            "slo.ttft_ms=500",
-        ],
-    )
-    assert scenario.load.levels == (1, 2, 4)
-    assert scenario.load.measure_s == 2.0
-    assert scenario.workload.output.tokens == 64
-    assert [(each.tokens, each.weight) for each in scenario.workload.inputs] == [(128, 0.5), (512, 0.25)]
-    assert (scenario.engine.model, scenario.engine.api) == ("x", "completions")
-    assert scenario.engine.practice == ("--speed", "10")
-    assert scenario.engine.timeouts.total_s == 9.5
-    assert scenario.slo is not None
-    assert scenario.slo.ttft_ms == 500.0
-
-
-def test_one_value_is_a_list_of_one(plain):
-    scenario = load_scenario(plain, ["load.levels=8", "workload.inputs=300"])
-    assert scenario.load.levels == (8,)
-    assert [each.tokens for each in scenario.workload.inputs] == [300]
-
-
-def test_an_override_reaches_into_a_list_by_index(tmp_path):
-    source = write(tmp_path, 'name = "x"\n[workload]\ninputs = [{tokens = 1}, {tokens = 2}]')
-    scenario = load_scenario(source, ["workload.inputs[1].tokens=20", "workload.inputs.0.weight=3"])
-    assert [(each.tokens, each.weight) for each in scenario.workload.inputs] == [(1, 3.0), (20, 1.0)]
-
-
-def test_values_keep_their_json_types_and_quoted_ones_stay_text(plain):
-    body = [
-        "workload.extra_body.ignore_eos=true",
-        "workload.extra_body.min_tokens=64",
-        "workload.extra_body.temperature=0.5",
-        "workload.extra_body.stop=null",
-        'workload.extra_body.tag="7"',
-        'workload.extra_body.guided={"regex": "a+"}',
-        "workload.extra_body.due=2026-01-01",
-        "workload.extra_body.words=alpha,beta",
-    ]
-    assert load_scenario(plain, body).workload.extra_body == {
-        "ignore_eos": True,
-        "min_tokens": 64,
-        "temperature": 0.5,
-        "stop": None,
-        "tag": "7",
-        "guided": {"regex": "a+"},
-        "due": "2026-01-01",
-        "words": ["alpha", "beta"],
-    }
-
-
-def test_a_later_override_wins(plain):
-    assert load_scenario(plain, ["load.levels=1", "load.levels=2"]).load.levels == (2,)
-
-
-def test_faults_of_overrides_are_told_together_with_those_of_the_file(tmp_path):
-    source = write(tmp_path, 'name = "x"\nfoo = 1\n[load]\nlevels = [1]')
-    assert sorted(faults_of(source, ["load.level=1,2", "nokey", "load.levels[4]=3", "name.first=x"])) == sorted(
-        [
-            "--set nokey: expected key=value, for example load.levels=1,2,4",
-            "--set load.levels[4]: load.levels has 1 items, counted from 0",
-            "--set name.first: name is not a table",
-            "--set: load.level: unknown key; did you mean load.levels?",
-            f"{source}: foo: unknown key; known here: name, description, seed, engine, workload, load, slo, recording, report",
-        ]
-    )
-
-
-# ---------------------------------------------------------------- context
+@pytest.mark.parametrize("header", ["Authorization", "X-Api-Key", "api-key", "X-Auth-Token", "Cookie", "client-secret"])
+def test_a_secret_is_named_by_its_variable_and_never_written_out(plain, header):
+    override = f"engine.headers.{header}=Bearer sk-12345"
+    (fault,) = faults_of(plain, [override])
+    expected = 'found a secret written out, expected the name of a variable, such as "$MY_KEY"'
+    assert fault == f"--set: engine.headers.{header}: {expected}"
+    named = load_scenario(plain, [f"engine.headers.{header}=Bearer $MY_KEY"])
+    assert named.engine.headers == {header: "Bearer $MY_KEY"}
 
 
 def test_a_prompt_that_leaves_no_room_for_its_answer_is_refused_with_what_fits(plain):
@@ -304,82 +217,6 @@ def test_a_class_is_judged_by_its_own_answer_length(plain):
     assert load_scenario(plain, overrides).workload.inputs[0].output is not None
     overrides[1] = "workload.inputs=[{tokens=900, output={tokens=101}}]"
     assert "at most 899 prompt tokens fit" in faults_of(plain, overrides)[0]
-
-
-@pytest.mark.parametrize("header", ["Authorization", "X-Api-Key", "api-key", "X-Auth-Token", "Cookie", "client-secret"])
-def test_a_secret_is_named_by_its_variable_and_never_written_out(plain, header):
-    override = f"engine.headers.{header}=Bearer sk-12345"
-    (fault,) = faults_of(plain, [override])
-    expected = 'found a secret written out, expected the name of a variable, such as "$MY_KEY"'
-    assert fault == f"--set: engine.headers.{header}: {expected}"
-    named = load_scenario(plain, [f"engine.headers.{header}=Bearer $MY_KEY"])
-    assert named.engine.headers == {header: "Bearer $MY_KEY"}
-
-
-# ---------------------------------------------------------------- files that a scenario names
-
-
-def test_a_data_file_is_found_beside_the_scenario_and_named_in_full(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "hi"}\n')
-    source = write(tmp_path, 'name = "x"\n[workload.dataset]\nfile = "rows.jsonl"')
-    scenario = load_scenario(source)
-    assert scenario.workload.dataset is not None
-    assert scenario.workload.dataset.file == str(tmp_path / "rows.jsonl")
-    # a worker takes the scenario as it is, wherever it runs
-    assert Scenario.model_validate(scenario.model_dump(mode="json")) == scenario
-
-
-def test_a_data_file_that_is_not_there_is_a_fault_of_the_scenario(tmp_path):
-    source = write(tmp_path, 'name = "x"\n[workload.trace]\nfile = "no.jsonl"')
-    (fault,) = faults_of(source)
-    assert fault.startswith(f"{source}: workload.trace.file: no such file: no.jsonl (looked in ")
-
-
-def test_requests_have_one_source(tmp_path):
-    (tmp_path / "a.jsonl").write_text("")
-    expected = "expected one of inputs (with its options), dataset, trace"
-    dataset = '[workload.dataset]\nfile = "a.jsonl"\n'
-    source = write(tmp_path, f'name = "x"\n{dataset}[workload.trace]\nfile = "a.jsonl"')
-    assert faults_of(source) == [f"{source}: workload.trace: found beside dataset, {expected}"]
-    source = write(tmp_path, f'name = "x"\n{dataset}[workload.prefix]\npool = 1\ntokens = 5')
-    assert faults_of(source) == [f"{source}: workload.dataset: found beside prefix, {expected}"]
-    source = write(tmp_path, f'name = "x"\n[workload]\ninputs = [5]\n{dataset}')
-    assert faults_of(source) == [f"{source}: workload.dataset: found beside inputs, {expected}"]
-
-
-def test_a_trace_is_repeated_only_with_a_known_length(tmp_path):
-    (tmp_path / "a.jsonl").write_text("")
-    source = write(tmp_path, 'name = "x"\n[workload.trace]\nfile = "a.jsonl"\nrepeat = true')
-    assert "workload.trace.repeat: found true without length_s" in faults_of(source)[0]
-    assert load_scenario(source, ["workload.trace.length_s=60"]).workload.trace is not None
-
-
-def test_empirical_lengths_are_read_once_and_travel_with_the_scenario(tmp_path):
-    (tmp_path / "lengths.txt").write_text("300\n100\n\n200\n")
-    source = write(
-        tmp_path, 'name = "x"\n[workload]\noutput = {distribution = "empirical", file = "lengths.txt", max = 250}'
-    )
-    scenario = load_scenario(source)
-    assert scenario.workload.output.values == (100, 200, 300)
-    (tmp_path / "lengths.txt").unlink()
-    assert Scenario.model_validate(scenario.model_dump(mode="json")) == scenario
-
-
-def test_many_empirical_lengths_are_thinned_to_evenly_spaced_quantiles(tmp_path):
-    (tmp_path / "lengths.txt").write_text("".join(f"{n}\n" for n in range(1, 100_001)))
-    source = write(tmp_path, 'name = "x"\n[workload]\noutput = {distribution = "empirical", file = "lengths.txt"}')
-    values = load_scenario(source).workload.output.values
-    assert values is not None
-    # the middle of each of 1000 groups of 100
-    assert values[:3] == (51, 151, 251)
-    assert (len(values), values[-1]) == (1000, 99_951)
-
-
-def test_a_faulty_length_is_told_with_its_line(tmp_path):
-    (tmp_path / "lengths.txt").write_text("300\nabc\n")
-    source = write(tmp_path, 'name = "x"\n[workload]\noutput = {distribution = "empirical", file = "lengths.txt"}')
-    (fault,) = faults_of(source)
-    assert fault.endswith("lengths.txt line 2: found 'abc', expected a length of at least 1")
 
 
 def test_a_shared_beginning_counts_for_the_context(plain):
