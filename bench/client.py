@@ -24,6 +24,8 @@ from typing import Any
 
 import psutil
 
+import analysis
+
 ROOT = Path(__file__).parents[1]
 RAMP_S = 6.0  # starts are spread over 5.2 s, the length of one answer
 RATE_LIMIT_S = 30.0  # by then the client must have all streams
@@ -35,6 +37,11 @@ NAMES = {
     "locust": "(b) Tokenswarm in a Locust worker",
     "sdk": "(c) openai SDK under gevent",
     "aiohttp": "(d) aiohttp",
+}
+ERROR_NAMES = {
+    "locust": "Locust worker, {streams} streams",
+    "ours": "Tokenswarm's client alone",
+    "sdk": "openai SDK, gevent",
 }
 ERROR_STREAMS = 64
 BURNS = (0.0, 0.22, 0.52, 0.82)  # on top of about 8 % for reading: idle, 30, 60 and 90 % CPU
@@ -81,14 +88,17 @@ def main() -> None:
     for other, wanted in (("bare", 2.0), ("sdk", 0.15), ("aiohttp", 0.6)):
         ratios = [cost[n]["locust"]["us_per_token"] / cost[n][other]["us_per_token"] for n in cost]
         print(f"  (b) / {NAMES[other][:3]}, wanted <= {wanted:<15}" + "".join(f"{ratio:>14.2f}" for ratio in ratios))
-    errors = [measure_error(variant, share, options.seconds) for variant in ("ours", "sdk") for share in BURNS]
-    print(f"\nError against the server's own times, ms, {ERROR_STREAMS} streams of 50 tokens/s")
-    print(f"{'':24}{'client CPU %':>14}{'arrival p50':>14}{'p99':>9}{'max':>9}{'TTFT p50':>12}{'p99':>9}{'max':>9}")
+    errors = [measure_worker_error(streams, options.seconds) for streams in cost]
+    errors += [measure_error(variant, share, options.seconds) for variant in ("ours", "sdk") for share in BURNS]
+    print(
+        f"\nError against the server's own times, ms, streams of 50 tokens/s; {ERROR_STREAMS} where nothing else is said"
+    )
+    print(f"{'':36}{'client CPU %':>14}{'arrival p50':>14}{'p99':>9}{'max':>9}{'TTFT p50':>12}{'p99':>9}{'max':>9}")
     for row in errors:
-        name = "Tokenswarm" if row["variant"] == "ours" else "openai SDK, gevent"
+        name = ERROR_NAMES[row["variant"]].format(**row)
         arrival, ttft = row["arrival_ms"], row["ttft_ms"]
         print(
-            f"{name:24}{row['cpu_percent']:>14.0f}{arrival['p50']:>14.3f}{arrival['p99']:>9.3f}{arrival['max']:>9.3f}"
+            f"{name:36}{row['cpu_percent']:>14.0f}{arrival['p50']:>14.3f}{arrival['p99']:>9.3f}{arrival['max']:>9.3f}"
             f"{ttft['p50']:>12.3f}{ttft['p99']:>9.3f}{ttft['max']:>9.3f}"
         )
     if options.json:
@@ -134,6 +144,38 @@ def measure_error(variant: str, share: float, seconds: float) -> dict[str, Any]:
     }
 
 
+def measure_worker_error(streams: int, seconds: float) -> dict[str, Any]:
+    """The same from the CSV files of a whole run: Locust, live view, recording and all."""
+    with token_server() as port, tempfile.TemporaryDirectory() as folder:
+        with locust_run(port, streams, seconds, folder) as (master, worker):
+            process = psutil.Process(worker.pid)
+            time.sleep(RAMP_S)
+            cpu, start_s = process.cpu_times(), time.perf_counter()
+            time.sleep(seconds)
+            after, wall_s = process.cpu_times(), time.perf_counter() - start_s
+            master.wait(timeout=RATE_LIMIT_S)
+        offset_s = float(get(port, "/offset"))
+        truth: dict[str, list[float]] = json.loads(get(port, "/truth"))
+        (run_dir,) = Path(folder).glob("*/")
+        run = analysis.load(str(run_dir))
+    good = run.requests[(run.requests["phase"] == "measure") & (run.requests["outcome"] == "success")]
+    tokens = run.tokens.merge(good[["request_id", "sent_unix_s"]], on="request_id")
+    arrivals_s = tokens["sent_unix_s"] - offset_s + tokens["arrival_ms"] / 1000
+    arrival_ms, ttft_ms = [], []
+    for name, seen_s in arrivals_s.groupby(tokens["request_id"]):
+        sent_s = truth[f"{run.info['run_id']}-{name}".lower()]  # the server has read its headers in lower case
+        errors = [(a - t) * 1000 for a, t in zip(seen_s, sent_s, strict=True)]
+        arrival_ms += errors
+        ttft_ms.append(errors[0])
+    return {
+        "variant": "locust",
+        "streams": streams,
+        "cpu_percent": (after.user + after.system - cpu.user - cpu.system) / wall_s * 100,
+        "arrival_ms": spread(arrival_ms),
+        "ttft_ms": spread(ttft_ms),
+    }
+
+
 def spread(errors: list[float]) -> dict[str, float]:
     """Nearest-rank percentiles of the errors' size."""
     ordered = sorted(map(abs, errors))
@@ -155,20 +197,28 @@ def client(variant: str, port: int, streams: int, seconds: float) -> Iterator[in
         with started(variant_command(variant, port, "--streams", str(streams))) as process:
             yield process.pid
         return
-    with tempfile.TemporaryDirectory() as folder:
-        scenario = Path(folder) / "bench.toml"
-        scenario.write_text(SCENARIO.format(streams=streams, measure_s=seconds + 60))
-        common = ["--headless", "--scenario", str(scenario), "--runs-dir", folder, "-H", f"http://127.0.0.1:{port}"]
-        locust = [sys.executable, "-m", "locust", "-f", "locustfiles/openai_chat.py"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        bind = ["--master-bind-host", "127.0.0.1", "--master-bind-port", str(free_port())]
-        to = ["--master-host", "127.0.0.1", "--master-port", bind[-1]]
-        with (
-            started([*locust, *common, "--master", "--expect-workers", "1", *bind], **quiet),
-            started([*locust, "--worker", *to], **quiet) as worker,
-        ):
-            wait_for_tokens(port)
-            yield worker.pid
+    with tempfile.TemporaryDirectory() as folder, locust_run(port, streams, seconds + 60, folder) as (_, worker):
+        yield worker.pid
+
+
+@contextmanager
+def locust_run(
+    port: int, streams: int, measure_s: float, folder: str
+) -> Iterator[tuple["subprocess.Popen[bytes]", "subprocess.Popen[bytes]"]]:
+    """A whole run under way: its master and its one worker, which has sent something."""
+    scenario = Path(folder) / "bench.toml"
+    scenario.write_text(SCENARIO.format(streams=streams, measure_s=measure_s))
+    common = ["--headless", "--scenario", str(scenario), "--runs-dir", folder, "-H", f"http://127.0.0.1:{port}"]
+    locust = [sys.executable, "-m", "locust", "-f", "locustfiles/openai_chat.py"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    bind = ["--master-bind-host", "127.0.0.1", "--master-bind-port", str(free_port())]
+    to = ["--master-host", "127.0.0.1", "--master-port", bind[-1]]
+    with (
+        started([*locust, *common, "--master", "--expect-workers", "1", *bind], **quiet) as master,
+        started([*locust, "--worker", *to], **quiet) as worker,
+    ):
+        wait_for_tokens(port)
+        yield master, worker
 
 
 def wait_for_full_rate(port: int, streams: int) -> None:

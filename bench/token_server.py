@@ -3,7 +3,7 @@
 It does no more than a yardstick must: one process, one epoll loop, answers of a fixed number of tokens, each a
 chunk of the size and form that vLLM writes. `GET /truth` gives, by the request's `x-request-id`, the monotonic
 times (time.perf_counter, the same clock in every process of the machine) at which each token went into its socket;
-`GET /count` gives the number of tokens sent.
+`GET /count` gives the number of tokens sent, `GET /offset` what is to be added to such a time for one since 1970.
 """
 
 import argparse
@@ -97,8 +97,9 @@ class TokenServer:
             heapq.heappush(self.due, (time.perf_counter() + self.ttft_s, fd, 0, name))
         else:
             models = {"object": "list", "data": [{"id": "bench", "object": "model"}]}
-            wanted = self.truth if b"/truth" in head else self.sent if b"/count" in head else models
-            answer = json.dumps(wanted).encode()
+            offset_s = time.time() - time.perf_counter()
+            known = {b"/truth": self.truth, b"/count": self.sent, b"/offset": offset_s}
+            answer = json.dumps(known.get(head.split(b" ", 2)[1], models)).encode()
             self.connections[fd].setblocking(True)
             self.connections[fd].sendall(
                 b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)

@@ -5,7 +5,8 @@ The words after the language say what becomes of a block:
     ```console run          each `$` command is run and must exit with 0 (`exit=0,1`: or 1, a missed SLO)
     ```console run output   ... and the lines below it must be what it prints; numbers may differ, … skips lines
     ```console background   one server; it stays up for the rest of the section
-    ```console shown        not run here (it needs a GPU host, containers, or would run these very tests)
+    ```console shown        not run as it stands: it names hosts of the reader, or would run these very tests. Where
+                            they can be, such commands are played with hosts of the test
 """
 
 import os
@@ -128,6 +129,23 @@ def run(command: Command, folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=LIMIT_S,
     )
+
+
+# Small enough for a test; the scenarios that the README names are made for GPUs.
+SHORT = (
+    "--only-summary --set load.levels=2 --set load.warmup_s=0.2 --set load.measure_s=1"
+    " --set workload.inputs=16 --set workload.output.tokens=8"
+)
+
+
+def played(command: Command, hosts: dict[str, str]) -> Command:
+    """A command that is only shown, with hosts of the test instead of the reader's; a load test becomes a short one."""
+    line = command.line
+    for shown, real in hosts.items():
+        line = line.replace(shown, real)
+    assert "gpu:" not in line, f"a host of the reader is left in: {line}"
+    is_load = "locust" in line.split()[0] and "--worker" not in line
+    return Command(f"{line} {SHORT}" if is_load else line)
 
 
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
