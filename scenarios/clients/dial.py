@@ -56,8 +56,13 @@ class Route:
 
 
 def proxy_for(scheme: str, host: str, port: int, proxies: Mapping[str, str] | None) -> Proxy | None:
-    """The proxy of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or of `proxies` by scheme where given."""
+    """The proxy of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or of `proxies` by scheme where given.
+
+    This machine itself is never asked through a proxy of the environment: the practice engine answers there.
+    """
     if proxies is None:
+        if is_loopback(host):
+            return None
         proxies = urllib.request.getproxies_environment()
         bypass = getattr(urllib.request, "proxy_bypass_environment")  # noqa: B009  (typeshed lacks it)
         if bypass(host) or bypass(f"{host}:{port}"):
@@ -73,6 +78,14 @@ def proxy_for(scheme: str, host: str, port: int, proxies: Mapping[str, str] | No
         user = urllib.parse.unquote(url.username) + ":" + urllib.parse.unquote(url.password or "")
         authorization = "Basic " + base64.b64encode(user.encode()).decode()
     return Proxy(url.hostname, url.port or 80, authorization)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own: localhost, 127.0.0.0/8 or ::1."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def tls_context(*, verify: bool = True, ca_file: str | None = None) -> ssl.SSLContext:
