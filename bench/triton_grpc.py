@@ -91,7 +91,7 @@ def run_ours(port: int, streams: int) -> None:
     from scenarios.clients.call import LLMRequest
     from scenarios.clients.factory import build_client
 
-    client = build_client(api="triton-grpc", base_url=f"grpc://127.0.0.1:{port}", model=MODEL)
+    client = build_client("triton-grpc", f"grpc://127.0.0.1:{port}", MODEL)
     arrivals_s = {}
     before = spent()
 

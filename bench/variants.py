@@ -102,7 +102,7 @@ def run_ours(plan: Plan) -> None:
     from scenarios.clients.call import LLMRequest
     from scenarios.clients.factory import build_client
 
-    client = build_client(api="chat", base_url=plan.base_url, model="bench")
+    client = build_client("chat", plan.base_url, "bench")
 
     def user(stream: int) -> None:
         gevent.sleep(plan.delay_s(stream))

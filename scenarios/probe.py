@@ -16,6 +16,7 @@ import pandas as pd
 
 from analysis import schema
 from analysis.metrics import tpot_ms
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest, RequestResult
 from scenarios.clients.dial import WireError
 from scenarios.clients.exchange import Timeouts
@@ -26,6 +27,7 @@ from scenarios.workload.prompts import PromptMaker
 
 APIS = ("chat", "completions", "responses", "triton-generate", "triton-grpc")
 BAR_WIDTH = 60
+MODELS_LIMIT_S = 5.0
 
 
 @click.command()
@@ -67,21 +69,17 @@ def _measure(options: dict[str, Any], stack: ExitStack) -> RequestResult:
         engine = start_embedded_engine()
         stack.callback(engine.stop)
         host = engine.url
-    connection: dict[str, Any] = {
-        "api_key_env": options["api_key_env"],
-        "verify": not options["no_verify"],
-        "ca_file": options["ca_file"],
-        "headers": dict(_header(text) for text in options["headers"]),
-    }
-    client = build_client(
-        api=options["api"],
-        base_url=host,
-        model=options["model"] or _first_model(host, options["api"], connection),
+    access = EngineAccess(
+        api_key_env=options["api_key_env"],
         timeouts=Timeouts(first_token_s=None, gap_s=None, total_s=options["timeout"]),
-        cumulative=options["cumulative"],
+        verify=not options["no_verify"],
+        ca_file=options["ca_file"],
+        headers=dict(_header(text) for text in options["headers"]),
         reuse_connections=not options["new_connection"],
-        **connection,
+        cumulative=options["cumulative"],
     )
+    model = options["model"] or _first_model(host, options["api"], access.within(MODELS_LIMIT_S))
+    client = build_client(options["api"], host, model, access)
     stack.callback(client.close)
     prompt = options["prompt"] or PromptMaker(secrets.token_hex(8)).text(0, options["prompt_tokens"])
     call = client.call(LLMRequest(prompt=prompt, max_tokens=options["max_tokens"]))
@@ -89,19 +87,19 @@ def _measure(options: dict[str, Any], stack: ExitStack) -> RequestResult:
     return call.result()
 
 
-def _first_model(host: str, api: str, connection: dict[str, Any]) -> str:
+def _first_model(host: str, api: str, access: EngineAccess) -> str:
     """The engine's first model; an engine that lists none gets the request all the same."""
     if api in TRITON_APIS:
-        return _only_triton_model(host, api, connection)
+        return _only_triton_model(host, api, access)
     try:
-        models = list_models(base_url=host, timeout_s=5.0, **connection)
+        models = list_models(host, access)
     except OSError:
         models = []
     return models[0] if models else "default"
 
 
-def _only_triton_model(host: str, api: str, connection: dict[str, Any]) -> str:
-    client = build_triton_client(api=api, base_url=host, model="", timeouts=Timeouts(5.0, 5.0, 5.0, 5.0), **connection)
+def _only_triton_model(host: str, api: str, access: EngineAccess) -> str:
+    client = build_triton_client(api, host, "", access)
     try:
         models = text_models(client)
     except WireError as error:

@@ -5,7 +5,6 @@ recvmsg, arrival, HTTP parser. The request's greenlet sleeps meanwhile. Idle con
 without any limit on their number: a limit would make requests wait and book the wait as latency.
 """
 
-import resource
 import ssl
 from _socket import MSG_PEEK
 from collections.abc import Callable
@@ -22,9 +21,6 @@ from scenarios.clients.stamps import ANCILLARY_BYTES, arrival_s, enable_stamps
 
 _READ_BYTES = 65536
 _LIBEV_READ = 1
-
-# File descriptors for everything but the connections to the engine.
-_SPARE_FDS = 100
 
 # After an end mark the rest of the message is read away: so long while the request waits, so that the user's
 # next one finds the connection free, and so long behind its back, before the connection is closed instead.
@@ -240,17 +236,3 @@ class Pool:
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()
-
-
-def check_fd_limit(needed: int) -> None:
-    """Raise this process' soft limit where it is too low for `needed` connections. `ValueError` where that fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = needed + _SPARE_FDS
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        raise ValueError(
-            f"{needed} connections at once need {wanted} file descriptors, but this process may open {hard}: "
-            f"raise the limit (ulimit -n {wanted}) or use more workers"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,9 +1,11 @@
-"""A call whose exchange is measured: what all HTTP clients share between request and result."""
+"""A call whose exchange is measured: what all HTTP clients share between request and result.
+
+The gRPC client has a call of its own, and takes from here how a decoded stream becomes a result.
+"""
 
 import time
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any
 
 from analysis.schema import ESTIMATED, STAMP_KERNEL, STAMP_READ
 from scenarios.clients import outcome
@@ -13,21 +15,28 @@ from scenarios.clients.token_events import StreamDecoder
 
 
 class MeasuredCall:
-    """Base of the HTTP clients' calls; `_send` runs the exchange. See `scenarios.clients.call.Call`."""
+    """One request of an HTTP client, whose `send` runs the exchange. See `scenarios.clients.call.Call`.
+
+    `streamed`: the answer comes as events. `in_one_piece`: it does so by one event with all of it.
+    """
 
     def __init__(
         self,
         api: str,
         model: str,
+        send: Callable[[Exchange], None],
         *,
         streamed: bool,
+        in_one_piece: bool = False,
         cumulative: bool = False,
         secret: str = "",
         on_token: Callable[[TokenEvent], None] | None = None,
     ) -> None:
         self._api = api
         self._model = model
+        self._send = send
         self._streamed = streamed
+        self._in_one_piece = in_one_piece
         self._secret = secret
         self._on_token = on_token
         self._reported = 0
@@ -38,9 +47,6 @@ class MeasuredCall:
     def _new_exchange(self) -> Exchange:
         on_tokens = self._report_tokens if self._on_token is not None else None
         return Exchange(self._decoder if self._streamed else None, on_tokens)
-
-    def _send(self, exchange: Exchange) -> None:
-        raise NotImplementedError
 
     def run(self) -> None:
         """Send the request and block until its stream has ended; faults of server and network are results."""
@@ -72,62 +78,78 @@ class MeasuredCall:
         exchange, decoder, response = self._exchange, self._decoder, self._exchange.response
         if not self._finished and exchange.failure is None:
             exchange.consume()
-        verdict, error_class, error_text = outcome.judge(
-            exchange, decoder, self._api, streamed=self._streamed, finished=self._finished
-        )
-        sent_s = exchange.sent_s if exchange.sent_s is not None else exchange.started_s
-        end_s = exchange.end_s if exchange.end_s is not None else time.perf_counter()
-        result = RequestResult(
+        verdict = outcome.judge(exchange, decoder, self._api, streamed=self._streamed, finished=self._finished)
+        result = result_of(
+            decoder,
+            verdict,
             api=self._api,
             model=self._model,
             started_s=exchange.started_s,
-            sent_s=sent_s,
-            outcome=verdict,
-            e2e_ms=(end_s - sent_s) * 1000,
-            error_class=error_class,
-            error_text=outcome.tidy(error_text, self._secret),
-            http_status=response.status or None,
-            retry_after_s=outcome.retry_after_s(response.headers.get("retry-after")),
-            connect_ms=exchange.connect_ms,
-            streamed=self._streamed,
-            reads=response.reads,
-            coalesced_reads=decoder.coalesced_reads,
-            response_bytes=response.body_bytes,
-            connection_reused=exchange.reused,
-            stale_retries=exchange.stale_retries,
-            **decoded(decoder, sent_s),
+            sent_s=exchange.sent_s,
+            end_s=exchange.end_s,
+            secret=self._secret,
         )
+        result.http_status = response.status or None
+        result.retry_after_s = outcome.retry_after_s(response.headers.get("retry-after"))
+        result.connect_ms = exchange.connect_ms
+        result.streamed = self._streamed
+        result.reads = response.reads
+        result.coalesced_reads = decoder.coalesced_reads
+        result.response_bytes = response.body_bytes
+        result.connection_reused = exchange.reused
+        result.stale_retries = exchange.stale_retries
         if response.headers_s is not None:
-            result.headers_ms = (response.headers_s - sent_s) * 1000
+            result.headers_ms = (response.headers_s - result.sent_s) * 1000
         if response.reads:
             result.stamp = STAMP_READ if response.unstamped_reads else STAMP_KERNEL
             if result.stamp == STAMP_KERNEL:
                 result.read_lag_max_ms = response.max_lag_s * 1000
-        return result
+        return without_token_times(result) if self._in_one_piece else result
 
 
-def decoded(decoder: StreamDecoder, sent_s: float) -> dict[str, Any]:
-    """What a decoder tells of a stream, as fields of a `RequestResult`."""
+def result_of(
+    decoder: StreamDecoder,
+    verdict: outcome.Verdict,
+    *,
+    api: str,
+    model: str,
+    started_s: float,
+    sent_s: float | None,
+    end_s: float | None,
+    secret: str,
+) -> RequestResult:
+    """What verdict, decoder and the instants tell of a request; what its connection tells comes on top."""
+    sent_s = sent_s if sent_s is not None else started_s
+    end_s = end_s if end_s is not None else time.perf_counter()
+    kind, error_class, error_text = verdict
     arrivals_ms = [(arrival_s - sent_s) * 1000 for arrival_s in decoder.arrivals_s]
     counts = decoder.event_counts()
     tokens = decoder.token_count()
     answer_s = decoder.first_answer_s
-    return {
-        "finish_reason": decoder.finish_reason,
-        "first_token_ms": arrivals_ms[0] if arrivals_ms else None,
-        "first_answer_ms": None if answer_s is None else (answer_s - sent_s) * 1000,
-        "last_token_ms": arrivals_ms[-1] if arrivals_ms else None,
-        "first_event_tokens": counts[0] if counts else None,
-        "output_tokens": tokens.output,
-        "output_tokens_source": tokens.source,
-        "input_tokens": tokens.input,
-        "cached_tokens": tokens.cached,
-        "reasoning_tokens": tokens.reasoning,
-        "token_arrivals_ms": arrivals_ms,
-        "token_counts": counts,
-        "token_channels": decoder.channels,
-        "text": decoder.text,
-    }
+    return RequestResult(
+        api=api,
+        model=model,
+        started_s=started_s,
+        sent_s=sent_s,
+        outcome=kind,
+        e2e_ms=(end_s - sent_s) * 1000,
+        error_class=error_class,
+        error_text=outcome.tidy(error_text, secret),
+        finish_reason=decoder.finish_reason,
+        first_token_ms=arrivals_ms[0] if arrivals_ms else None,
+        first_answer_ms=None if answer_s is None else (answer_s - sent_s) * 1000,
+        last_token_ms=arrivals_ms[-1] if arrivals_ms else None,
+        output_tokens=tokens.output,
+        output_tokens_source=tokens.source,
+        first_event_tokens=counts[0] if counts else None,
+        input_tokens=tokens.input,
+        cached_tokens=tokens.cached,
+        reasoning_tokens=tokens.reasoning,
+        token_arrivals_ms=arrivals_ms,
+        token_counts=counts,
+        token_channels=decoder.channels,
+        text=decoder.text,
+    )
 
 
 def report_tokens(decoder: StreamDecoder, sent_s: float, reported: int, tell: Callable[[TokenEvent], None]) -> int:

@@ -5,18 +5,19 @@ would show one slow success where the engine gave two failures. `/v1` is added t
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import httpx2
 import msgspec
 import openai
 
+from scenarios.clients.access import OPENAI_KEY, EngineAccess
 from scenarios.clients.call import LLMRequest, TokenEvent
-from scenarios.clients.exchange import Exchange, Wire
+from scenarios.clients.exchange import Exchange
 from scenarios.clients.measured import MeasuredCall
-from scenarios.clients.transport import Head, Sending, StampedTransport, sending
+from scenarios.clients.transport import Head, Sending, StampedTransport, http_client, sending
 
 API_PATHS = {"chat": "/chat/completions", "completions": "/completions", "responses": "/responses"}
 
@@ -37,42 +38,35 @@ class _Prepared(Exception):
 class OpenAIClient:
     """One engine endpoint under one API; see `scenarios.clients.call.Client`."""
 
-    def __init__(
-        self,
-        *,
-        api: str,
-        base_url: str,
-        model: str,
-        wire: Wire,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        proxies: Mapping[str, str] | None = None,
-        cumulative: bool = False,
-    ) -> None:
-        self.api = api
-        self.model = model
-        self.cumulative = cumulative
-        self.secret = api_key or ""
+    def __init__(self, api: str, base_url: str, model: str, access: EngineAccess) -> None:
+        self._api = api
+        self._model = model
+        self._cumulative = access.cumulative
+        self._secret = access.api_key(OPENAI_KEY)
         self._head: Head | None = None
-        self._transport = StampedTransport(wire, proxies=proxies)
-        http_client = httpx2.Client(
-            transport=self._transport,
-            trust_env=False,  # the transport knows the proxies; the library would go round it
-            headers={"Accept-Encoding": "identity"},  # compression would hold events back
-        )
+        self._transport = StampedTransport(access)
         self._sdk = openai.OpenAI(
-            api_key=api_key or _NO_KEY,
+            api_key=self._secret or _NO_KEY,
             base_url=openai_base_url(base_url),
             max_retries=0,
             timeout=None,  # the exchange keeps the limits
-            default_headers=dict(headers or {}),
-            http_client=http_client,
+            default_headers=dict(access.headers),
+            http_client=http_client(self._transport),
         )
 
-    def call(self, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None = None) -> "OpenAICall":
-        return OpenAICall(self, request, on_token)
+    def call(self, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None = None) -> MeasuredCall:
+        body = request_body(self._api, self._model, request)
+        return MeasuredCall(
+            self._api,
+            str(body.get("model", self._model)),
+            partial(self._send, request, body),
+            streamed=bool(body.get("stream")),
+            cumulative=self._cumulative,
+            secret=self._secret,
+            on_token=on_token,
+        )
 
-    def send(self, request: LLMRequest, body: Mapping[str, Any], exchange: Exchange) -> None:
+    def _send(self, request: LLMRequest, body: Mapping[str, Any], exchange: Exchange) -> None:
         """Run one exchange. The SDK builds the first request; those after it reuse its head."""
         content = msgspec.json.encode(body)
         if self._head is not None:
@@ -80,7 +74,7 @@ class OpenAIClient:
             return
         first = Sending(exchange, request.extra_headers, self._keep_head)
         with sending(first), contextlib.suppress(openai.APIError):  # the exchange knows what failed
-            self._sdk.post(API_PATHS[self.api], content=content, cast_to=httpx2.Response)
+            self._sdk.post(API_PATHS[self._api], content=content, cast_to=httpx2.Response)
 
     def prepare(self) -> None:
         """Let the SDK build the head now, which takes it tens of milliseconds; nothing is sent."""
@@ -91,7 +85,7 @@ class OpenAIClient:
 
         # what else is wrong, the first request tells
         with sending(Sending(Exchange(None), {}, keep)), contextlib.suppress(Exception):
-            self._sdk.post(API_PATHS[self.api], content=b"{}", cast_to=httpx2.Response)
+            self._sdk.post(API_PATHS[self._api], content=b"{}", cast_to=httpx2.Response)
 
     def _keep_head(self, head: Head) -> None:
         self._head = head
@@ -101,28 +95,6 @@ class OpenAIClient:
 
     def close(self) -> None:
         self._transport.close()
-
-
-class OpenAICall(MeasuredCall):
-    """One request of an `OpenAIClient`."""
-
-    def __init__(
-        self, client: OpenAIClient, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None
-    ) -> None:
-        self._client = client
-        self._request = request
-        self._body = request_body(client.api, client.model, request)
-        super().__init__(
-            client.api,
-            str(self._body.get("model", client.model)),
-            streamed=bool(self._body.get("stream")),
-            cumulative=client.cumulative,
-            secret=client.secret,
-            on_token=on_token,
-        )
-
-    def _send(self, exchange: Exchange) -> None:
-        self._client.send(self._request, self._body, exchange)
 
 
 def request_body(api: str, model: str, request: LLMRequest) -> dict[str, Any]:
@@ -146,10 +118,3 @@ def request_body(api: str, model: str, request: LLMRequest) -> dict[str, Any]:
     if not body.get("stream"):
         body.pop("stream_options", None)
     return {name: value for name, value in body.items() if value is not None}
-
-
-def api_key_from(variable: str | None) -> str | None:
-    """The key in the named environment variable, else in OPENAI_API_KEY; None where none is set."""
-    if variable and variable not in os.environ:
-        raise ValueError(f"environment variable {variable} is not set; it was named as the one with the API key")
-    return os.environ.get(variable or "OPENAI_API_KEY") or None

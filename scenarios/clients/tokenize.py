@@ -4,37 +4,27 @@ The request is counted as it would be sent, with its chat template. Engines with
 text only, are told apart by their answer.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 
+from scenarios.clients.access import DEFAULT_ACCESS, OPENAI_KEY, EngineAccess, bearer
 from scenarios.clients.call import LLMRequest
-from scenarios.clients.dial import tls_context
-from scenarios.clients.openai_client import api_key_from
+from scenarios.clients.transport import StampedTransport, http_client
 
 TEMPLATE_KEYS = ("tools", "chat_template", "chat_template_kwargs")  # of a body: they change the prompt's length
 
 
 @contextmanager
 def prompt_counter(
-    base_url: str,
-    *,
-    api: str,
-    model: str,
-    api_key_env: str | None = None,
-    verify: bool = True,
-    ca_file: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout_s: float = 5.0,
+    base_url: str, *, api: str, model: str, access: EngineAccess = DEFAULT_ACCESS
 ) -> Iterator[Callable[[LLMRequest], int | None]]:
     """Gives a function that counts a request's prompt; None from it: this engine does not tell."""
-    key = api_key_from(api_key_env)
-    authorization = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = {**bearer(access.api_key(OPENAI_KEY)), **access.headers}
     url = base_url.rstrip("/").removesuffix("/v1") + "/tokenize"
-    tls = tls_context(verify=verify, ca_file=ca_file)
-    with httpx2.Client(verify=tls, timeout=timeout_s, headers={**authorization, **(headers or {})}) as client:
+    with http_client(StampedTransport(access), headers=headers) as client:
 
         def count(request: LLMRequest) -> int | None:
             try:

@@ -14,8 +14,9 @@ from functools import cached_property
 
 import httpx2
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.dial import Route, WireError, proxy_for
-from scenarios.clients.exchange import Exchange, Wire
+from scenarios.clients.exchange import Exchange
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,19 @@ def sending(this: Sending) -> Iterator[None]:
 class StampedTransport(httpx2.BaseTransport):
     """One keep-alive connection per request in flight, as many as there are requests."""
 
-    def __init__(self, wire: Wire, *, proxies: Mapping[str, str] | None = None) -> None:
-        self._wire = wire
-        self._proxies = proxies
+    def __init__(self, access: EngineAccess) -> None:
+        self._wire = access.wire()
+        self._proxies = access.proxies
         self._routes: dict[tuple[str, str, int], Route] = {}
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         this = _current.get() or Sending(Exchange(None))
         exchange = this.exchange
-        head = _head(request, self._route(request.url))
+        try:
+            head = _head(request, self._route(request.url))
+        except WireError as error:  # a proxy that can't be used
+            exchange.failure = (error.error_class, error.text)
+            raise httpx2.TransportError(error.text) from None
         this.on_head(head)
         self.again(head, this.headers, request.read(), exchange)
         if exchange.failure is not None:
@@ -120,6 +125,19 @@ class StampedTransport(httpx2.BaseTransport):
 
     def close(self) -> None:
         self._wire.pool.close()
+
+
+def http_client(
+    transport: StampedTransport, base_url: str = "", headers: Mapping[str, str] | None = None
+) -> httpx2.Client:
+    """The library's client, left to build requests and nothing else."""
+    return httpx2.Client(
+        base_url=base_url,
+        transport=transport,
+        trust_env=False,  # the transport knows the proxies; the library would go round it
+        timeout=None,  # the exchange keeps the limits
+        headers={"Accept-Encoding": "identity", **(headers or {})},  # compression would hold events back
+    )
 
 
 def _head(request: httpx2.Request, route: Route) -> Head:

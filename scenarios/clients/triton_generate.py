@@ -4,19 +4,21 @@ Its events carry text or an error and have no end mark: the end is the end of th
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gevent.lock
 import httpx2
 import msgspec
 
-from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
+from scenarios.clients.access import EngineAccess, bearer
+from scenarios.clients.call import LLMRequest, TokenEvent
 from scenarios.clients.dial import WireError
-from scenarios.clients.exchange import Exchange, Wire
-from scenarios.clients.measured import MeasuredCall, without_token_times
+from scenarios.clients.exchange import Exchange
+from scenarios.clients.measured import MeasuredCall
 from scenarios.clients.outcome import error_text_of
-from scenarios.clients.transport import Head, Sending, StampedTransport, sending
+from scenarios.clients.transport import Head, Sending, StampedTransport, http_client, sending
 from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values, read_model
 
 API = "triton-generate"
@@ -25,39 +27,41 @@ API = "triton-generate"
 class TritonGenerateClient:
     """One Triton server and model; see `scenarios.clients.call.Client`."""
 
-    def __init__(
-        self,
-        *,
-        base_url: str,
-        model: str,
-        wire: Wire,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        proxies: Mapping[str, str] | None = None,
-        cumulative: bool = False,
-    ) -> None:
-        self.model = model
-        self.cumulative = cumulative
-        self.secret = api_key or ""
-        self._transport = StampedTransport(wire, proxies=proxies)
-        authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._http = httpx2.Client(
-            base_url=base_url.rstrip("/"),
-            transport=self._transport,
-            trust_env=False,  # the transport knows the proxies; the library would go round it
-            timeout=None,  # the exchange keeps the limits
-            headers={"Accept-Encoding": "identity", **authorization, **(headers or {})},
-        )
+    def __init__(self, base_url: str, model: str, access: EngineAccess) -> None:
+        if not base_url.startswith(("http://", "https://")):
+            raise ValueError(f"{base_url!r} is no HTTP address: expected http://HOST:8000")
+        self._model = model
+        self._cumulative = access.cumulative
+        self._secret = access.api_key()
+        self._transport = StampedTransport(access)
+        self._http = http_client(self._transport, base_url.rstrip("/"), {**bearer(self._secret), **access.headers})
         self._heads: dict[str, Head] = {}
         self._known: dict[str, TritonModel] = {}
         self._asking = gevent.lock.RLock()
 
-    def call(self, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None = None) -> "TritonGenerateCall":
-        return TritonGenerateCall(self, request, on_token)
+    def call(self, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None = None) -> MeasuredCall:
+        model = str(request.extra_body.get("model", self._model))
+        return MeasuredCall(
+            API,
+            model,
+            partial(self._send, model, request),
+            streamed=True,
+            in_one_piece=not request.extra_body.get("stream", True),
+            cumulative=self._cumulative,
+            secret=self._secret,
+            on_token=on_token,
+        )
 
-    def send(self, model: str, request: LLMRequest, exchange: Exchange) -> None:
+    def _send(self, model: str, request: LLMRequest, exchange: Exchange) -> None:
         """Run one exchange; those after the first one with a model reuse its head."""
-        content = msgspec.json.encode(input_values(self._known_model(model), request))
+        try:
+            content = msgspec.json.encode(input_values(self._known_model(model), request))
+        except InvalidInputs as error:
+            exchange.failure = ("invalid_inputs", str(error))
+            return
+        except WireError as error:
+            exchange.failure = (error.error_class, error.text)
+            return
         if (head := self._heads.get(model)) is not None:
             self._transport.again(head, request.extra_headers, content, exchange)
             return
@@ -114,31 +118,3 @@ class TritonGenerateClient:
 
     def close(self) -> None:
         self._transport.close()
-
-
-class TritonGenerateCall(MeasuredCall):
-    """One request of a `TritonGenerateClient`."""
-
-    def __init__(
-        self, client: TritonGenerateClient, request: LLMRequest, on_token: Callable[[TokenEvent], None] | None
-    ) -> None:
-        self._client = client
-        self._request = request
-        self._wants_stream = bool(request.extra_body.get("stream", True))
-        self._model_name = str(request.extra_body.get("model", client.model))
-        super().__init__(
-            API, self._model_name, streamed=True, cumulative=client.cumulative, secret=client.secret, on_token=on_token
-        )
-
-    def _send(self, exchange: Exchange) -> None:
-        try:
-            self._client.send(self._model_name, self._request, exchange)
-        except InvalidInputs as error:
-            exchange.failure = ("invalid_inputs", str(error))
-        except WireError as error:
-            exchange.failure = (error.error_class, error.text)
-
-    def result(self) -> RequestResult:
-        """What is known now."""
-        result = super().result()
-        return result if self._wants_stream else without_token_times(result)

@@ -19,11 +19,11 @@ from tritonclient.grpc import service_pb2
 
 from analysis.schema import CUT_OFF, EMPTY, FAILURE, STAMP_CALLBACK, SUCCESS
 from scenarios.clients import outcome, stamps
+from scenarios.clients.access import EngineAccess, bearer
 from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
-from scenarios.clients.dial import WireError
-from scenarios.clients.exchange import Timeouts
+from scenarios.clients.dial import Route, WireError, is_loopback
 from scenarios.clients.grpc_streams import Lane, Lanes, Metadata, Stream, fault_of
-from scenarios.clients.measured import decoded, report_tokens, without_token_times
+from scenarios.clients.measured import report_tokens, result_of, without_token_times
 from scenarios.clients.token_events import StreamDecoder
 from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values, read_model, unknown_model
 from scenarios.clients.triton_responses import Responses
@@ -34,45 +34,32 @@ DEFAULT_PORT = 8001
 GRACE_S = 0.005
 
 
-def grpc_target(address: str) -> tuple[str, bool]:
-    """`grpc://host:8001`, `grpcs://…` or plain `host:8001` → what gRPC dials, and whether by TLS."""
+def grpc_route(address: str) -> Route:
+    """`grpc://host:8001`, `grpcs://…` or plain `host:8001` → where that leads; the scheme is http or https."""
     url = urlsplit(address if "://" in address else f"grpc://{address}")
     if url.scheme not in ("grpc", "grpcs", "http", "https") or not url.hostname:
         raise ValueError(f"{address!r} is no gRPC address: expected grpc://HOST:{DEFAULT_PORT} or grpcs://HOST:PORT")
-    host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
-    return f"{host}:{url.port or DEFAULT_PORT}", url.scheme in ("grpcs", "https")
+    return Route("https" if url.scheme in ("grpcs", "https") else "http", url.hostname, url.port or DEFAULT_PORT)
 
 
 class TritonGrpcClient:
     """One Triton server and model; see `scenarios.clients.call.Client`."""
 
-    def __init__(
-        self,
-        *,
-        base_url: str,
-        model: str,
-        timeouts: Timeouts,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        verify: bool = True,
-        ca_file: str | None = None,
-        proxied: bool = True,
-        reuse_connections: bool = True,
-        cumulative: bool = False,
-    ) -> None:
-        target, tls = grpc_target(base_url)
-        if tls and not verify:
+    def __init__(self, base_url: str, model: str, access: EngineAccess) -> None:
+        route = grpc_route(base_url)
+        tls = route.scheme == "https"
+        if tls and not access.verify:
             raise ValueError("gRPC can't go without checking certificates: name the server's with engine.ca_file")
-        roots = Path(ca_file).read_bytes() if ca_file else None
+        roots = Path(access.ca_file).read_bytes() if access.ca_file else None
         credentials = grpc.ssl_channel_credentials(roots) if tls else None
+        # gRPC knows the environment's proxies only: any others mean that it may use those
+        proxied = bool(access.proxies) if access.proxies is not None else not is_loopback(route.host)
         self.model = model
-        self.timeouts = timeouts
-        self.cumulative = cumulative
-        self.secret = api_key or ""
-        self.lanes = Lanes(target, credentials, keeps=reuse_connections, proxied=proxied)
-        self._headers = dict(headers or {})
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        self.timeouts = access.timeouts
+        self.cumulative = access.cumulative
+        self.secret = access.api_key()
+        self.lanes = Lanes(str(route), credentials, keeps=access.reuse_connections, proxied=proxied)
+        self._headers = {**access.headers, **bearer(self.secret)}
         self._known: dict[str, TritonModel] = {}
         self._asking = RLock()
         self.numbers = count(1)
@@ -242,26 +229,22 @@ class TritonGrpcCall:
 
     def result(self) -> RequestResult:
         """What is known now."""
-        verdict, error_class, error_text = self._judge()
         stream, responses = self._stream, self._responses
-        sent_s = stream.sent_s if stream is not None and stream.sent_s is not None else self._started_s
-        end_s = self._end_s if self._end_s is not None else time.perf_counter()
-        result = RequestResult(
+        result = result_of(
+            responses.decoder,
+            self._judge(),
             api=API,
             model=self._model,
             started_s=self._started_s,
-            sent_s=sent_s,
-            outcome=verdict,
-            e2e_ms=(end_s - sent_s) * 1000,
-            error_class=error_class,
-            error_text=outcome.tidy(error_text, self._client.secret),
-            connect_ms=self._connect_ms,
-            connection_reused=self._reused,
-            stamp=STAMP_CALLBACK if responses.count else None,
-            reads=responses.count,
-            response_bytes=responses.bytes,
-            **decoded(responses.decoder, sent_s),
+            sent_s=stream.sent_s if stream is not None else None,
+            end_s=self._end_s,
+            secret=self._client.secret,
         )
+        result.connect_ms = self._connect_ms
+        result.connection_reused = self._reused
+        result.stamp = STAMP_CALLBACK if responses.count else None
+        result.reads = responses.count
+        result.response_bytes = responses.bytes
         return result if self._streamed else without_token_times(result)
 
     def _judge(self) -> outcome.Verdict:

@@ -7,7 +7,7 @@ import openai
 from scenarios.clients.factory import TRITON_APIS, list_models
 from scenarios.clients.local_tokenizer import load_counter
 from scenarios.clients.tokenize import prompt_counter
-from scenarios.running.session import connection_options
+from scenarios.running.session import engine_access
 from scenarios.running.triton_check import TritonUnfit, triton_model
 from scenarios.spec import Scenario, ScenarioError
 from scenarios.workload.calibration import UNCALIBRATED, Calibration, ask
@@ -42,7 +42,7 @@ def first_model(host: str, scenario: Scenario) -> str:
         except TritonUnfit as error:
             raise EngineUnreachable(str(error)) from error
     try:
-        models = list_models(host, timeout_s=LIMIT_S, **connection_options(scenario.engine))
+        models = list_models(host, engine_access(scenario.engine).within(LIMIT_S))
     except openai.APIConnectionError as error:
         reason = error.__cause__ or error
         raise EngineUnreachable(f"{host} does not answer: {reason}. Is the engine up, and is --host right?") from error
@@ -100,8 +100,8 @@ def calibrate(host: str, model: str, scenario: Scenario) -> Calibration:
     """
     calibration = UNCALIBRATED
     if scenario.engine.api not in TRITON_APIS:  # no such question there
-        options = connection_options(scenario.engine)
-        with prompt_counter(host, api=scenario.engine.api, model=model, timeout_s=LIMIT_S, **options) as count:
+        access = engine_access(scenario.engine).within(LIMIT_S)
+        with prompt_counter(host, api=scenario.engine.api, model=model, access=access) as count:
             calibration = ask(scenario.workload, count, "tokenize")
     if calibration is UNCALIBRATED and scenario.engine.tokenizer:
         counter = load_counter(scenario.engine.tokenizer)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import gevent
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import Client
 from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
@@ -198,15 +199,7 @@ def hosts_of(host: str) -> list[str]:
 def build_client_for(scenario: Scenario, api: str, host: str, model: str) -> Client:
     """A client of an API by the engine section of a scenario."""
     engine = scenario.engine
-    client = build_client(
-        api=api,
-        base_url=host,
-        model=model,
-        timeouts=Timeouts(**engine.timeouts.model_dump()),
-        reuse_connections=engine.reuse_connections,
-        cumulative=engine.cumulative,
-        **connection_options(engine),
-    )
+    client = build_client(api, host, model, engine_access(engine))
     if not engine.tokenizer:
         return client
     try:
@@ -216,18 +209,21 @@ def build_client_for(scenario: Scenario, api: str, host: str, model: str) -> Cli
         return client
 
 
-def connection_options(engine: EngineSpec) -> dict[str, Any]:
-    """Key, certificates and headers by the engine section; `$NAME` in a header is a variable's value."""
+def engine_access(engine: EngineSpec) -> EngineAccess:
+    """How an engine is reached by the engine section; `$NAME` in a header is a variable's value."""
     if engine.api_key_env and engine.api_key_env not in os.environ:
         raise ScenarioError(
             [f"engine.api_key_env: the environment has no variable {engine.api_key_env}; export it first"]
         )
-    return {
-        "api_key_env": engine.api_key_env or None,
-        "verify": engine.verify_tls,
-        "ca_file": engine.ca_file or None,
-        "headers": {name: os.path.expandvars(value) for name, value in engine.headers.items()},
-    }
+    return EngineAccess(
+        api_key_env=engine.api_key_env or None,
+        timeouts=Timeouts(**engine.timeouts.model_dump()),
+        verify=engine.verify_tls,
+        ca_file=engine.ca_file or None,
+        headers={name: os.path.expandvars(value) for name, value in engine.headers.items()},
+        reuse_connections=engine.reuse_connections,
+        cumulative=engine.cumulative,
+    )
 
 
 def _spare_the_collector() -> None:

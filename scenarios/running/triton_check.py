@@ -3,10 +3,9 @@
 import logging
 
 from scenarios.clients.dial import WireError
-from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_triton_client
 from scenarios.clients.triton_model import InvalidInputs, TritonClient, input_values, text_models
-from scenarios.running.session import connection_options
+from scenarios.running.session import engine_access
 from scenarios.spec import EngineSpec, Scenario, ScenarioError
 from scenarios.workload.planner import Workload
 
@@ -24,13 +23,7 @@ def triton_model(host: str, scenario: Scenario, limit_s: float) -> str:
     """The scenario's model, or the only one that generates text. Raises `TritonUnfit`, `ScenarioError`."""
     engine = scenario.engine
     try:
-        client = build_triton_client(
-            api=engine.api,
-            base_url=host,
-            model=engine.model,
-            timeouts=Timeouts(connect_s=limit_s, first_token_s=limit_s, total_s=limit_s),
-            **connection_options(engine),
-        )
+        client = build_triton_client(engine.api, host, engine.model, engine_access(engine).within(limit_s))
     except ValueError as error:
         raise TritonUnfit(f"--host: {error}") from None
     try:

@@ -16,8 +16,8 @@ from httptools import HttpParserError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest
-from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
 from scenarios.clients.response import Response
 from scenarios.clients.sse import EventDecoder
@@ -191,7 +191,7 @@ def noise_port() -> Any:
 def test_whatever_a_server_sends_the_client_ends_with_a_result(noise_port: Any, head: bytes, rest: bytes) -> None:
     port, noise = noise_port
     noise.append(head + rest)
-    client = build_client(api="chat", base_url=f"http://127.0.0.1:{port}", model="m", timeouts=Timeouts(5, 5, 5, 5))
+    client = build_client("chat", f"http://127.0.0.1:{port}", "m", EngineAccess().within(5))
     call = client.call(LLMRequest(prompt="x"))
     with gevent.Timeout(10):
         call.run()

@@ -22,9 +22,7 @@ def tokenizer_file(tmp_path):
 
 def measure(answer: Answer, tokenizer_file) -> RequestResult:
     with ScriptedServer(answer) as server:
-        client = CountingClient(
-            build_client(api="chat", base_url=server.url, model="m"), load_counter(str(tokenizer_file))
-        )
+        client = CountingClient(build_client("chat", server.url, "m"), load_counter(str(tokenizer_file)))
         call = client.call(LLMRequest(prompt="x"))
         gevent.spawn(call.run).join()
         client.close()

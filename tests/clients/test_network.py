@@ -1,7 +1,7 @@
 """What lies below the stream: connections, time-outs, TLS, proxies, compression, and what is said when they fail."""
 
 import gzip
-import resource
+import json
 import socket
 import ssl
 import subprocess
@@ -20,11 +20,12 @@ import gevent
 import pytest
 import trustme
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
-from scenarios.clients.connection import check_fd_limit
 from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client, list_models
 from scenarios.clients.stamps import COUNTERS
+from scenarios.clients.tokenize import prompt_counter
 from tests.support.scripted_server import (
     ABORT,
     DONE,
@@ -42,8 +43,7 @@ SOON = Timeouts(connect_s=5, first_token_s=5, gap_s=5, total_s=None)
 
 
 def measure(url: str, *, request: LLMRequest | None = None, times: int = 1, **options: Any) -> list[RequestResult]:
-    options = {"api": "chat", "model": "m", "timeouts": SOON, "proxies": {}, **options}
-    client = build_client(base_url=url, **options)
+    client = build_client("chat", url, "m", EngineAccess(**{"timeouts": SOON, "proxies": {}, **options}))
     results = []
     for _ in range(times):
         call = client.call(request or LLMRequest(prompt="x", max_tokens=4))
@@ -55,7 +55,7 @@ def measure(url: str, *, request: LLMRequest | None = None, times: int = 1, **op
 
 def many(url: str, users: int, each: int = 1, pause_s: float = 0, **options: Any) -> list[RequestResult]:
     """So many users at once over one client."""
-    client = build_client(api="chat", base_url=url, model="m", proxies={}, **options)
+    client = build_client("chat", url, "m", EngineAccess(proxies={}, **options))
     results = []
 
     def user() -> None:
@@ -117,7 +117,7 @@ def test_an_idle_connection_that_the_server_closed_fails_no_request() -> None:
 def test_a_connection_that_dies_without_an_answer_is_replaced_once() -> None:
     answers = [QUICK, Answer([(30, ABORT)], raw=True), QUICK, Answer([(0, ABORT)], raw=True)]
     with ScriptedServer(answers) as server:
-        client = build_client(api="chat", base_url=server.url, model="m", proxies={})
+        client = build_client("chat", server.url, "m")
         results = []
         for _ in range(2):
             call = client.call(LLMRequest(prompt="x"))
@@ -236,7 +236,7 @@ def test_no_file_descriptor_left_is_a_class_of_its_own() -> None:
         "import gevent, resource, socket\n"
         "from scenarios.clients.call import LLMRequest\n"
         "from scenarios.clients.factory import build_client\n"
-        "client = build_client(api='chat', base_url='http://127.0.0.1:9', model='m', proxies={})\n"
+        "client = build_client('chat', 'http://127.0.0.1:9', 'm')\n"
         "gevent.sleep(0)\n"  # makes the event loop
         "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
         "held = []\n"
@@ -247,13 +247,6 @@ def test_no_file_descriptor_left_is_a_class_of_its_own() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["fd_limit"], done.stderr
-
-
-def test_too_low_a_limit_of_file_descriptors_is_told_before_a_run() -> None:
-    check_fd_limit(100)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with pytest.raises(ValueError, match=r"need \d+ file descriptors, .*\(ulimit -n"):
-        check_fd_limit(hard + 1)
 
 
 # ---------------------------------------------------------------------- time-outs
@@ -302,7 +295,7 @@ def test_a_host_that_does_not_answer_is_a_connect_timeout() -> None:
 
 def test_a_busy_client_does_not_take_unread_tokens_for_a_silent_server() -> None:
     with ScriptedServer(chat_stream(30, 30, 10)) as server:
-        client = build_client(api="chat", base_url=server.url, model="m", timeouts=Timeouts(first_token_s=0.2))
+        client = build_client("chat", server.url, "m", EngineAccess(timeouts=Timeouts(first_token_s=0.2)))
         call = client.call(LLMRequest(prompt="x"))
         job = gevent.spawn(call.run)
         while not server.requests:
@@ -325,7 +318,7 @@ def test_a_busy_client_does_not_take_unread_tokens_for_a_silent_server() -> None
 
 def test_a_killed_request_is_cut_off_and_keeps_what_it_had() -> None:
     with ScriptedServer(chat_stream(10, 20, 100)) as server:
-        client = build_client(api="chat", base_url=server.url, model="m")
+        client = build_client("chat", server.url, "m")
         call = client.call(LLMRequest(prompt="x"))
         assert call.result().outcome == "cut_off"  # nothing sent yet
         job = gevent.spawn(call.run)
@@ -348,7 +341,7 @@ def test_a_killed_request_is_cut_off_and_keeps_what_it_had() -> None:
 def test_live_tokens_are_those_of_the_result() -> None:
     seen: list[tuple[float, TokenEvent]] = []
     with ScriptedServer(chat_stream(50, 20, 5)) as server:
-        client = build_client(api="chat", base_url=server.url, model="m")
+        client = build_client("chat", server.url, "m")
         call = client.call(LLMRequest(prompt="x"), lambda token: seen.append((time.perf_counter(), token)))
         call.run()
         client.close()
@@ -439,26 +432,60 @@ def test_proxies_come_from_the_environment(ca: trustme.CA, monkeypatch: pytest.M
     with (
         http_proxy("--basic-auth", "user:pass") as proxy,
         ScriptedServer(QUICK) as plain,
-        ScriptedServer(QUICK, tls=tls_of(ca, "127.0.0.1")) as tls,
+        ScriptedServer(QUICK, tls=tls_of(ca, "0.0.0.0")) as tls,
         ca.cert_pem.tempfile() as ca_file,
     ):
+        # leads here too, and is no loopback address, for which there are no proxies
+        plain_url, tls_url = (each.url.replace("127.0.0.1", "0.0.0.0") for each in (plain, tls))
         for variable in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(variable, f"http://user:pass@{proxy}")
         for variable in ("no_proxy", "NO_PROXY"):
             monkeypatch.setenv(variable, "")
-        through = measure(plain.url, proxies=None, times=2)
-        tunnelled = measure(tls.url, proxies=None, ca_file=ca_file)[0]
+        through = measure(plain_url, proxies=None, times=2)
+        tunnelled = measure(tls_url, proxies=None, ca_file=ca_file)[0]
         monkeypatch.setenv("https_proxy", f"http://{proxy}")
-        unknown = measure(tls.url, proxies=None, ca_file=ca_file)[0]
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        direct = measure(plain.url, proxies=None)[0]
-    assert [r.outcome for r in (*through, tunnelled, direct)] == ["success"] * 4
-    assert "via" in plain.requests[0].headers
-    assert "via" not in plain.requests[-1].headers
+        unknown = measure(tls_url, proxies=None, ca_file=ca_file)[0]
+        monkeypatch.setenv("no_proxy", "0.0.0.0")
+        direct = measure(plain_url, proxies=None)[0]
+        named = measure(plain.url, proxies={"http": f"http://user:pass@{proxy}"})[0]
+    assert [r.outcome for r in (*through, tunnelled, direct, named)] == ["success"] * 5
+    first, _, without, by_hand = plain.requests
+    assert ["via" in seen.headers for seen in (first, without, by_hand)] == [True, False, True]
     assert "proxy-authorization" not in plain.requests[0].headers
     assert unknown.error_class == "connect"
     assert unknown.error_text is not None
     assert "refused the tunnel: HTTP/1.1 407" in unknown.error_text
+
+
+@pytest.mark.usefixtures("proxy_that_nobody_asks")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_this_machine_is_asked_directly_whatever_proxy_the_environment_names(host: str) -> None:
+    with ScriptedServer(QUICK, host="::1" if host == "[::1]" else "127.0.0.1") as server:
+        assert measure(f"http://{host}:{server.port}", proxies=None)[0].outcome == "success"
+
+
+@pytest.mark.usefixtures("proxy_that_nobody_asks")
+def test_the_practice_engine_of_a_probe_is_asked_directly() -> None:
+    probe = [sys.executable, "-m", "scenarios.cli", "probe", "--max-tokens", "4", "--timeout", "20", "--json"]
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout)["outcome"] == "success", done.stderr
+
+
+@pytest.mark.usefixtures("proxy_that_nobody_asks")
+def test_a_prompt_is_counted_directly() -> None:
+    with (
+        ScriptedServer(json_answer(200, {"count": 7})) as server,
+        prompt_counter(server.url, api="chat", model="m") as count,
+    ):
+        assert count(LLMRequest(prompt="x")) == 7
+
+
+def test_a_proxy_of_another_kind_is_refused_in_a_clear_line() -> None:
+    result = measure("http://engine.invalid", proxies={"http": "socks5://127.0.0.1:9"})[0]
+    assert (result.error_class, result.error_text) == (
+        "connect",
+        "proxy socks5://127.0.0.1: only http:// proxies are supported",
+    )
 
 
 # ---------------------------------------------------------------------- encodings, keys, answers of another form
@@ -505,7 +532,7 @@ def test_the_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert server.requests[0].headers["authorization"] == "Bearer s3cr3t-value-1"
     assert result.error_text == "Incorrect API key provided: ***, or sk-***"
     with pytest.raises(ValueError, match="environment variable NO_SUCH_KEY is not set"):
-        build_client(api="chat", base_url="http://x", model="m", api_key_env="NO_SUCH_KEY")
+        build_client("chat", "http://x", "m", EngineAccess(api_key_env="NO_SUCH_KEY"))
 
 
 def test_an_answer_that_was_not_to_be_streamed() -> None:
@@ -533,7 +560,7 @@ def test_an_orderly_end_without_a_token_is_empty() -> None:
 
 def test_headers_of_a_request_replace_those_of_the_client() -> None:
     with ScriptedServer(QUICK) as server:
-        client = build_client(api="chat", base_url=server.url, model="m", headers={"X-Team": "a", "X-All": "1"})
+        client = build_client("chat", server.url, "m", EngineAccess(headers={"X-Team": "a", "X-All": "1"}))
         for headers in ({}, {"x-team": "b", "X-Request-Id": "7"}, {}):
             client.call(LLMRequest(prompt="x", extra_headers=headers)).run()
         with pytest.raises(ValueError, match="line end"):
@@ -551,7 +578,7 @@ def test_paths_are_under_v1_whether_the_address_says_so_or_not() -> None:
     with ScriptedServer(lambda seen: models if seen.method == "GET" else QUICK) as server:
         for url in (server.url, f"{server.url}/", f"{server.url}/v1", f"{server.url}/v1/"):
             measure(url)
-            assert list_models(url, proxies={}) == ["a"]
+            assert list_models(url) == ["a"]
     assert {seen.target for seen in server.requests} == {"/v1/chat/completions", "/v1/models"}
 
 

@@ -12,6 +12,7 @@ import gevent
 import pytest
 import yaml
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest, RequestResult
 from scenarios.clients.factory import build_client
 from tests.support.scripted_server import ScriptedServer, from_case
@@ -48,8 +49,9 @@ def allowed(repro: dict[str, Any], variant: str) -> bool:
 def results(request: pytest.FixtureRequest) -> Results:
     framing, reuse = VARIANTS[request.param]
     cases = {name: repro for name, repro in CASES.items() if allowed(repro, request.param)}
+    access = EngineAccess(reuse_connections=reuse)
     with ScriptedServer(lambda seen: from_case(cases[seen.json["model"]], framing)) as server:
-        clients = {api: build_client(api=api, base_url=server.url, model="", reuse_connections=reuse) for api in APIS}
+        clients = {api: build_client(api, server.url, "", access) for api in APIS}
         on_token = (lambda _: None) if request.param == "live" else None
 
         def measure(name: str) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest, RequestResult
-from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
 from tests.support.scripted_server import Answer, ScriptedServer, Seen, event, json_answer
 
@@ -58,9 +58,7 @@ def answering(stream: Answer, interface) -> Callable[[Seen], Answer]:
 def measure(stream: Answer, interface, **fields) -> tuple[RequestResult, ScriptedServer]:
     cumulative = fields.pop("cumulative", False)
     with ScriptedServer(answering(stream, interface)) as server:
-        client = build_client(
-            api="triton-generate", base_url=server.url, model="m", timeouts=Timeouts(), cumulative=cumulative
-        )
+        client = build_client("triton-generate", server.url, "m", EngineAccess(cumulative=cumulative))
         call = client.call(LLMRequest(**{"prompt": "hello world", "max_tokens": 4, **fields}))
         call.run()
         client.close()

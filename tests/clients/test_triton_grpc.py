@@ -190,6 +190,13 @@ def test_connections_are_kept_or_not_as_asked():
         assert results[0]["connect_ms"] > 0
 
 
+@pytest.mark.usefixtures("proxy_that_nobody_asks")
+def test_this_machine_is_asked_directly_whatever_proxy_the_environment_names():
+    with scripted() as server:
+        (result,) = drive(server.address, [{"model": "fixed-20-0-1"}])
+    assert result["outcome"] == "success"
+
+
 def test_headers_and_ids_reach_the_server_and_inputs_are_the_models():
     request = {"extra_headers": {"X-Team": "b"}, "max_tokens": 3, "extra_body": {"temperature": 0.5}}
     options = {"headers": {"X-Tenant": "a"}}

@@ -84,7 +84,7 @@ def replay(seen: Seen) -> Answer:
 @pytest.fixture(scope="module", params=[100_000, 97], ids=["whole", "in-pieces"])
 def results(request: pytest.FixtureRequest) -> dict[str, RequestResult]:
     with ScriptedServer(replay) as server:
-        clients = {api: build_client(api=api, base_url=server.url, model="") for api in ("chat", "completions")}
+        clients = {api: build_client(api, server.url, "") for api in ("chat", "completions")}
 
         def measure(name: str) -> RequestResult:
             of_completions = any(word in name for word in ("completions", "stop_string", "disconnect"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import gevent
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest
 from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
@@ -40,13 +41,7 @@ class Job:
 
 def main() -> None:
     job = Job(**json.loads(sys.argv[1]))
-    client = build_client(
-        api=job.api,
-        base_url=job.url,
-        model=job.model,
-        timeouts=Timeouts(total_s=30),
-        reuse_connections=True,
-    )
+    client = build_client(job.api, job.url, job.model, EngineAccess(timeouts=Timeouts(total_s=30)))
     request = LLMRequest(
         prompt=job.prompt, max_tokens=job.max_tokens, ignore_eos=job.ignore_eos, extra_body=job.extra_body
     )

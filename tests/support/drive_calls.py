@@ -15,6 +15,7 @@ from typing import Any
 
 import gevent
 
+from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest
 from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
@@ -35,14 +36,12 @@ def main() -> None:
                 results.append({"name": name, "number": number, **asdict(call.result())})
 
     for call in job["calls"]:
-        client = build_client(
-            api=job.get("api", "triton-grpc"),
-            base_url=job["url"],
-            model=call["model"],
+        access = EngineAccess(
             timeouts=Timeouts(**{"connect_s": 5.0, "total_s": 20.0, **call.get("timeouts", {})}),
             cumulative=call.get("cumulative", False),
             **job.get("options", {}),
         )
+        client = build_client(job.get("api", "triton-grpc"), job["url"], call["model"], access)
         clients.append(client)
         for number in range(call.get("count", 1)):
             fields = {"prompt": "hi", **call.get("request", {})}
