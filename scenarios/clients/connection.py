@@ -15,8 +15,9 @@ import gevent.socket
 from gevent.hub import Waiter, get_hub
 from httptools import HttpParserError
 
-from scenarios.clients.dial import Route, WireError, dial
+from scenarios.clients.dial import WireError, dial
 from scenarios.clients.response import Response
+from scenarios.clients.route import Route
 from scenarios.clients.stamps import ANCILLARY_BYTES, arrival_s, enable_stamps
 
 _READ_BYTES = 65536

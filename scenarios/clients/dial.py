@@ -1,23 +1,20 @@
-"""From a URL to a connected socket: name lookup, TCP, proxy tunnel, TLS handshake. Nothing of HTTP beyond.
+"""From a route to a connected socket: name lookup, TCP, proxy tunnel, TLS handshake. Nothing of HTTP beyond.
 
 Sockets are plain non-blocking ones of the interpreter's C module, whatever gevent has patched: the reader
 needs `recvmsg` without a greenlet switch. Waiting goes through gevent.
 """
 
-import base64
 import errno
 import ipaddress
 import os
 import ssl
-import urllib.parse
-import urllib.request
 from _socket import AI_NUMERICHOST, IPPROTO_TCP, SO_ERROR, SOCK_STREAM, SOL_SOCKET, TCP_NODELAY, getaddrinfo, socket
-from collections.abc import Mapping
-from dataclasses import dataclass
 from socket import gaierror
 
 import gevent
 import gevent.socket
+
+from scenarios.clients.route import Proxy, Route
 
 _READ_BYTES = 65536
 
@@ -29,63 +26,6 @@ class WireError(Exception):
         super().__init__(text)
         self.error_class = error_class
         self.text = text
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """An HTTP proxy; `authorization` is a ready header value or empty."""
-
-    host: str
-    port: int
-    authorization: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where a connection leads; connections of equal routes can stand in for each other."""
-
-    scheme: str
-    host: str
-    port: int
-    proxy: Proxy | None = None
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        via = f" through proxy {self.proxy.host}:{self.proxy.port}" if self.proxy else ""
-        return f"{host}:{self.port}{via}"
-
-
-def proxy_for(scheme: str, host: str, port: int, proxies: Mapping[str, str] | None) -> Proxy | None:
-    """The proxy of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or of `proxies` by scheme where given.
-
-    This machine itself is never asked through a proxy of the environment: the practice engine answers there.
-    """
-    if proxies is None:
-        if is_loopback(host):
-            return None
-        proxies = urllib.request.getproxies_environment()
-        bypass = getattr(urllib.request, "proxy_bypass_environment")  # noqa: B009  (typeshed lacks it)
-        if bypass(host) or bypass(f"{host}:{port}"):
-            return None
-    address = proxies.get(scheme) or proxies.get("all")
-    if not address:
-        return None
-    url = urllib.parse.urlsplit(address if "://" in address else f"http://{address}")
-    if url.scheme != "http" or not url.hostname:
-        raise WireError("connect", f"proxy {url.scheme}://{url.hostname}: only http:// proxies are supported")
-    authorization = ""
-    if url.username:
-        user = urllib.parse.unquote(url.username) + ":" + urllib.parse.unquote(url.password or "")
-        authorization = "Basic " + base64.b64encode(user.encode()).decode()
-    return Proxy(url.hostname, url.port or 80, authorization)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own: localhost, 127.0.0.0/8 or ::1."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
 
 
 def tls_context(*, verify: bool = True, ca_file: str | None = None) -> ssl.SSLContext:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from scenarios.clients import stamps
 from scenarios.clients.connection import Connection, Pool
-from scenarios.clients.dial import Route, WireError, tls_context
+from scenarios.clients.dial import WireError, tls_context
 from scenarios.clients.response import Response
+from scenarios.clients.route import Route
 from scenarios.clients.token_events import StreamDecoder
 
 _KEPT_BODY_BYTES = 64 * 1024

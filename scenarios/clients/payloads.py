@@ -104,6 +104,14 @@ def error_message(value: Any) -> str:
     return "" if value is None or isinstance(value, bool) else str(value)
 
 
+def error_text(data: bytes) -> str:
+    """The message in the data of an error event; the data itself where it is no JSON."""
+    try:
+        return error_message(decode_any(data))
+    except NotJSON:
+        return data.decode("utf-8", "replace")
+
+
 def chat_chunk(data: bytes) -> Chunk:
     """An event of the chat or completions API."""
     try:

@@ -8,9 +8,11 @@ arrivals are instants on the process' monotonic clock; what the request's outcom
 import itertools
 from collections.abc import Callable
 
-from analysis.schema import ANSWER, REASONING, REFUSAL, TOOL_CALL
+from analysis.schema import ANSWER
 from scenarios.clients import other_payloads, payloads, sse
-from scenarios.clients.payloads import Choice, Chunk, Delta
+from scenarios.clients.generated import other_channel, told_tokens
+from scenarios.clients.payloads import Choice, Chunk
+from scenarios.clients.regular import plain_text, regular_chunks
 from scenarios.clients.usage import TokenCount, UsageCounter
 
 _PARSERS: dict[str, Callable[[bytes], Chunk]] = {
@@ -81,25 +83,13 @@ class StreamDecoder:
 
     def _feed_regular(self, pieces: list[bytes], arrived_s: list[float]) -> int:
         """Decode pieces of exactly one event each with one call of the JSON decoder; 0 if they are not like that."""
-        count = len(pieces)
-        joined = b"".join(pieces)
-        if (
-            not self._sse.between_events
-            or joined.count(b"\n") != 2 * count
-            or joined.count(b"}\n\ndata: {") != count - 1
-            or not (joined.startswith(b"data: {") and joined.endswith(b"}\n\n"))
-            or b"\r" in joined
-        ):
-            return 0
-        chunks = payloads.chat_chunks(b"[%b]" % joined[6:-2].replace(b"\n\ndata: ", b","))
-        if len(chunks) != count:
-            return 0
-        texts = list(itertools.takewhile(bool, map(self._plain_text, chunks)))
+        chunks = regular_chunks(pieces) if self._sse.between_events else []
+        texts = list(itertools.takewhile(bool, map(plain_text, chunks, itertools.repeat(self._first_choice))))
         plain = len(texts)
         self.events += plain
         self._texts += texts
         self._token_events(texts, arrived_s[:plain])
-        for i in range(plain, count):
+        for i in range(plain, len(chunks)):
             if self.ended:
                 break
             chunk = chunks[i]
@@ -107,7 +97,7 @@ class StreamDecoder:
                 self.feed(pieces[i], arrived_s[i])
             else:
                 self.take(chunk, arrived_s[i])
-        return count
+        return len(chunks)
 
     def finish(self, arrived_s: float) -> None:
         """End of the body; `arrived_s` is the arrival of its last bytes."""
@@ -139,7 +129,7 @@ class StreamDecoder:
             self._end(arrived_s)
             return
         if kind == b"error":
-            self._fail(_text_of_error(payload), arrived_s)
+            self._fail(payloads.error_text(payload), arrived_s)
             return
         try:
             chunk = self._parse(payload)
@@ -170,7 +160,7 @@ class StreamDecoder:
             more, more_text = self._payload(choice)
             if more and channel != ANSWER:
                 channel, text = more, more_text
-        tokens = _told_tokens(chunk)
+        tokens = told_tokens(chunk)
         is_token = bool(channel or tokens)
         if chunk.usage is not None or self._usage.running is None:
             grown = self._usage.grown(chunk.usage, choices[0], has_payload=is_token)
@@ -184,17 +174,6 @@ class StreamDecoder:
         for choice in choices:
             if choice.finish_reason:
                 self._finish_choice(choice, arrived_s)
-
-    def _plain_text(self, chunk: Chunk) -> str:
-        """The text of what nearly every event is: more answer of the only choice, and nothing else. "" if not."""
-        choices = chunk.choices
-        if chunk.usage is not None or chunk.error or not choices or len(choices) != 1:
-            return ""
-        choice = choices[0]
-        if choice.finish_reason or choice.token_ids or choice.index != self._first_choice:
-            return ""
-        delta = choice.delta
-        return (choice.text if delta is None else delta.content) or ""
 
     def _token_events(self, texts: list[str], arrived_s: list[float]) -> None:
         """Token events of plain answer text."""
@@ -229,7 +208,7 @@ class StreamDecoder:
         if text:
             channel = ANSWER
         elif delta is not None:
-            channel, text = _other_channel(delta)
+            channel, text = other_channel(delta)
         else:
             return "", ""
         if self._cumulative and text:
@@ -268,34 +247,3 @@ class StreamDecoder:
     def event_counts(self) -> list[int | None]:
         """Tokens per token event, all unknown where they contradict the server's own sum."""
         return self._usage.checked(self.counts)
-
-
-def _told_tokens(chunk: Chunk) -> int | None:
-    """Tokens in this event by what it says itself."""
-    if chunk.event_tokens is not None:
-        return chunk.event_tokens
-    counts = [len(choice.token_ids) for choice in chunk.choices or () if choice.token_ids]
-    return sum(counts) if counts else None
-
-
-def _other_channel(delta: Delta) -> tuple[str, str]:
-    if text := delta.reasoning or delta.reasoning_content:
-        return REASONING, text
-    if text := _tool_text(delta):
-        return TOOL_CALL, text
-    if delta.refusal:
-        return REFUSAL, delta.refusal
-    return "", ""
-
-
-def _tool_text(delta: Delta) -> str:
-    functions = [call.function for call in delta.tool_calls or ()]
-    functions.append(delta.function_call)
-    return "".join((function.name or "") + (function.arguments or "") for function in functions if function)
-
-
-def _text_of_error(payload: bytes) -> str:
-    try:
-        return payloads.error_message(payloads.decode_any(payload))
-    except payloads.NotJSON:
-        return payload.decode("utf-8", "replace")

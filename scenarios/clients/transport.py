@@ -15,8 +15,9 @@ from functools import cached_property
 import httpx2
 
 from scenarios.clients.access import EngineAccess
-from scenarios.clients.dial import Route, WireError, proxy_for
+from scenarios.clients.dial import WireError
 from scenarios.clients.exchange import Exchange
+from scenarios.clients.route import Route, proxy_for
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ class StampedTransport(httpx2.BaseTransport):
         this = _current.get() or Sending(Exchange(None))
         exchange = this.exchange
         try:
-            head = _head(request, self._route(request.url))
-        except WireError as error:  # a proxy that can't be used
-            exchange.failure = (error.error_class, error.text)
-            raise httpx2.TransportError(error.text) from None
+            route = self._route(request.url)
+        except ValueError as error:  # of the proxy
+            exchange.failure = ("connect", str(error))
+            raise httpx2.TransportError(str(error)) from None
+        head = _head(request, route)
         this.on_head(head)
         self.again(head, this.headers, request.read(), exchange)
         if exchange.failure is not None:

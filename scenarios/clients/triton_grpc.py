@@ -6,6 +6,7 @@ Kernel stamps can't be had under gRPC: see `scenarios.clients.grpc_streams` for 
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,13 @@ from analysis.schema import CUT_OFF, EMPTY, FAILURE, STAMP_CALLBACK, SUCCESS
 from scenarios.clients import outcome, stamps
 from scenarios.clients.access import EngineAccess, bearer
 from scenarios.clients.call import LLMRequest, RequestResult, TokenEvent
-from scenarios.clients.dial import Route, WireError, is_loopback
+from scenarios.clients.dial import WireError
+from scenarios.clients.grpc_models import described
 from scenarios.clients.grpc_streams import Lane, Lanes, Metadata, Stream, fault_of
 from scenarios.clients.measured import report_tokens, result_of, without_token_times
+from scenarios.clients.route import Route, is_loopback
 from scenarios.clients.token_events import StreamDecoder
-from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values, read_model, unknown_model
+from scenarios.clients.triton_model import InvalidInputs, TritonModel, input_values
 from scenarios.clients.triton_responses import Responses
 from scenarios.clients.triton_tensors import encode_request
 
@@ -79,30 +82,7 @@ class TritonGrpcClient:
 
     def describe(self, name: str, lane: Lane | None = None) -> TritonModel:
         """One model; a server without such a call is taken for vLLM's interface. Raises `WireError`."""
-        try:
-            metadata = self._unary("ModelMetadata", service_pb2.ModelMetadataRequest(name=name), lane)
-        except WireError as error:
-            if error.error_class != "grpc_unimplemented":
-                raise
-            return unknown_model(name)
-        try:
-            answer = self._unary("ModelConfig", service_pb2.ModelConfigRequest(name=name), lane)
-        except WireError:
-            config = None  # KServe's own protocol has no such call
-        else:
-            config = {
-                "input": [{"name": each.name, "optional": each.optional} for each in answer.config.input],
-                "model_transaction_policy": {"decoupled": answer.config.model_transaction_policy.decoupled},
-                "ensemble_scheduling": answer.config.HasField("ensemble_scheduling"),
-            }
-        return read_model(
-            {
-                "name": name,
-                "inputs": [_tensor(each) for each in metadata.inputs],
-                "outputs": [_tensor(each) for each in metadata.outputs],
-            },
-            config,
-        )
+        return described(name, partial(self._unary, connected=lane))
 
     def is_ready(self) -> bool:
         """Whether the server says that it is ready. Raises `WireError`."""
@@ -128,10 +108,6 @@ class TritonGrpcClient:
 
     def close(self) -> None:
         self.lanes.close()
-
-
-def _tensor(each: Any) -> dict[str, Any]:
-    return {"name": each.name, "datatype": each.datatype, "shape": list(each.shape)}
 
 
 class TritonGrpcCall:

@@ -480,12 +480,16 @@ def test_a_prompt_is_counted_directly() -> None:
         assert count(LLMRequest(prompt="x")) == 7
 
 
-def test_a_proxy_of_another_kind_is_refused_in_a_clear_line() -> None:
-    result = measure("http://engine.invalid", proxies={"http": "socks5://127.0.0.1:9"})[0]
-    assert (result.error_class, result.error_text) == (
-        "connect",
-        "proxy socks5://127.0.0.1: only http:// proxies are supported",
-    )
+@pytest.mark.parametrize(
+    ("proxy", "text"),
+    [
+        ("socks5://127.0.0.1:9", "proxy socks5://127.0.0.1: only http:// proxies are supported"),
+        ("http://user:pass", "the proxy for http is no address: expected http://HOST:PORT"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_told_without_its_password(proxy: str, text: str) -> None:
+    result = measure("http://engine.invalid", proxies={"http": proxy})[0]
+    assert (result.error_class, result.error_text) == ("connect", text)
 
 
 # ---------------------------------------------------------------------- encodings, keys, answers of another form
