@@ -136,6 +136,9 @@ class Leader:
         self._await_last_run()
         if self._run:
             return None
+        if isinstance(self._runner, MasterRunner) and not self._runner.worker_count:
+            # Locust would take the start, only log this, and never come back to it
+            return self._not_started("No worker has connected yet: start the workers, or wait a moment and try again")
         try:
             source, overrides = start_form.filled_in(request.form, self._given_scenario)
             scenario = self._load(source, overrides)
@@ -143,8 +146,11 @@ class Leader:
             self._environment.host = self._practice.host_for(scenario, host)
             self._plan = self._make_plan(scenario, request.form.get("load", self._options.load), overrides)
         except (ScenarioError, NothingToSend, EngineUnreachable) as error:
-            return jsonify({"success": False, "message": str(error), "host": self._environment.host})
+            return self._not_started(str(error))
         return None
+
+    def _not_started(self, message: str) -> Response:
+        return jsonify({"success": False, "message": message, "host": self._environment.host})
 
     def _await_last_run(self) -> None:
         """Locust ignores a start while the run before is still being closed and reported."""

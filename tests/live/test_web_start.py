@@ -45,3 +45,11 @@ def ended_run(locust, flag):
     data = locust.data()
     run = data["run"]
     return data if run and flag in run["engine"] and run["state"] == "ended" else None
+
+
+def test_a_start_before_any_worker_has_connected_is_refused_with_the_reason(web_locust):
+    with web_locust("--master", "--master-bind-host", "127.0.0.1") as locust:
+        said = locust.start(host="http://127.0.0.1:9", load="scenario")
+        assert said["success"] is False
+        assert said["message"].startswith("No worker has connected yet: start the workers")
+        assert not (locust.folder / "runs").exists()

@@ -52,7 +52,7 @@ def test_requests_are_given_up_after_a_time_also_before_their_first_token(tmp_pa
         ("cut_off", "cancelled", "0")
     }
     e2e = sorted(float(row["e2e_ms"]) for row in rows)
-    assert 140 <= e2e[len(e2e) // 2] < 250  # a busy machine is late with its timers
+    assert 145 <= e2e[len(e2e) // 2] < 190  # a busy machine is late with its timers
 
 
 def test_images_of_a_folder_go_before_the_text_of_a_chat_request(tmp_path):
