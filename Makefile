@@ -29,8 +29,8 @@ demo: venv ## run a concurrency sweep against the embedded engine, print the tab
 	@$(VENV)/bin/locust -f locustfiles/openai_chat.py --headless --scenario scenarios/demo.toml
 
 test: venv-dev browser engines ## run all tests (ARGS="tests/analysis -x" for some)
-	$(call say,pytest -n 2 --dist loadfile $(ARGS): two files at a time)
-	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+	$(call say,pytest -n 3 --dist loadfile $(ARGS): three files at a time, as whole runs mostly wait)
+	@$(PY) -m pytest -n 3 --dist loadfile $(ARGS)
 
 check: venv-dev ## ruff, mypy --strict, import rule, docs: what must be green before a commit
 	$(call say,ruff check and ruff format --check)

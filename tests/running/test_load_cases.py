@@ -69,7 +69,7 @@ def test_512_streams_in_one_worker_lose_no_row_though_few_files_may_be_open(tmp_
         "engine.practice": json.dumps(["--truth", str(truth)]),
         "load.levels": "512",
         "load.measure_s": "3",
-        "load.stop_timeout_s": "10",
+        "load.stop_timeout_s": "30",
         "workload.output.tokens": "24",
     }
     finished = with_open_files(300, 1200, tmp_path, settings)  # Locust asks for 10,000 or leaves it at 300
