@@ -16,6 +16,7 @@ from analysis import gaps, metrics, schema, windows
 from analysis.metrics import Floats
 from analysis.runs import Run
 from analysis.tables import RunError
+from analysis.token_flow import token_flow
 from analysis.windows import Level, Mask
 
 
@@ -227,7 +228,7 @@ def _rates(
         if not seconds > 0:
             return None, None
         ends = windows.ended_unix_s(run.requests[run.requests["outcome"] == schema.SUCCESS])
-        return windows.token_flow(run).in_window(level.window) / seconds, int(level.window.holds(ends).sum()) / seconds
+        return token_flow(run).in_window(level.window) / seconds, int(level.window.holds(ends).sum()) / seconds
     sent = windows.sent_unix_s(requests)
     ended = sent + np.asarray(end) / 1000
     if not np.isfinite(ended).any():

@@ -11,6 +11,7 @@ from analysis.level_figures import count_outcomes, summarise_level
 from analysis.runs import Run
 from analysis.slo import Slo
 from analysis.summary import RunSummary
+from analysis.token_flow import token_flow
 
 CHUNKED_TOKENS_PER_EVENT = 1.05  # above, gaps are between chunks and not between tokens
 
@@ -19,7 +20,7 @@ def summarise(run: Run, objective: Slo | None = None) -> RunSummary:
     """All figures of a run; `objective` replaces the SLO of its scenario."""
     scenario, search = run.info.get("scenario") or {}, run.info.get("search")
     objective = objective or slo.from_scenario(scenario)
-    flow = windows.token_flow(run)
+    flow = token_flow(run)
     window_s = (scenario.get("report") or {}).get("window_s")
     levels = tuple(summarise_level(run, level, flow, objective, window_s) for level in windows.levels(run))
     best = answers.found_by_search(levels, search) or answers.best_under_slo(levels)

@@ -14,7 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from analysis.metrics import Floats, percentile
-from analysis.windows import Window, binned
+from analysis.token_flow import binned
+from analysis.windows import Window
 
 BATCHES = 20
 LEAST_PER_BATCH = 2

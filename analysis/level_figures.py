@@ -17,7 +17,8 @@ from analysis.runs import Run
 from analysis.slo import Slo
 from analysis.summary import ClassSummary, Counts, Latencies, LevelSummary, WindowSummary
 from analysis.tails import Tails
-from analysis.windows import Level, Mask, TokenFlow, Window
+from analysis.token_flow import TokenFlow
+from analysis.windows import Level, Mask, Window
 
 MOST_SLICES = 2000
 

@@ -14,6 +14,7 @@ from analysis import gaps, metrics, schema, windows
 from analysis.metrics import Floats
 from analysis.runs import Run
 from analysis.summary import LevelSummary, RunSummary
+from analysis.token_flow import token_flow
 from analysis.windows import Level, Mask, Window
 
 ECDF_POINTS = 240
@@ -174,7 +175,7 @@ def flow(run: Run, summary: RunSummary, levels: Sequence[Level]) -> dict[str, An
     window = Window(start, max(end, start + 0.001))
     edges = np.linspace(window.start_unix_s, window.end_unix_s, FLOW_BINS + 1)
     width = edges[1] - edges[0]
-    rates = windows.token_flow(run).binned(window, FLOW_BINS) / width
+    rates = token_flow(run).binned(window, FLOW_BINS) / width
     busy = np.diff(_busy_seconds(np.sort(sent[known]), np.sort(ended[known]), edges)) / width
     seconds = np.round(edges[:-1] - start, 2).tolist()
     return {

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.metrics import Floats
-from analysis.windows import TokenFlow, Window
+from analysis.token_flow import TokenFlow
+from analysis.windows import Window
 
 METHOD = "segmented least squares on the token rate"
 BINS = 100
