@@ -130,10 +130,10 @@ def _client(client: ClientHealth) -> Iterable[Reason]:
         text = f"{share:.0%} of reads held several segments under one stamp"
         yield Reason("suspect", text, "gaps between tokens are coarse: use more workers")
     if client.callback_stamps_share:
-        # measured by bench/triton_grpc.py
+        # bench/triton_grpc.py, median of five runs on two cores
         text = (
-            "arrivals over gRPC have no kernel stamps: 99 % of them are at most 1 ms late at 400 responses/s a worker, "
-            "2.3 ms at 1,600"
+            "arrivals over gRPC have no kernel stamps: on a free machine 99 % of them were at most 1 ms late "
+            "at 400 responses/s a worker, 2.3 ms at 1,600"
         )
         yield Reason("note", text, "use more workers; generate_stream has kernel stamps")
     if (share := client.new_connection_share or 0.0) > NEW_CONNECTION_SHARE:

@@ -10,7 +10,6 @@ socket, on the clock that the clients read too.
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -22,9 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 import analysis
+from analysis import metrics
 
 ROOT = Path(__file__).parents[1]
 RAMP_S = 6.0  # starts are spread over 5.2 s, the length of one answer
@@ -178,9 +179,8 @@ def measure_worker_error(streams: int, seconds: float) -> dict[str, Any]:
 
 def spread(errors: list[float]) -> dict[str, float]:
     """Nearest-rank percentiles of the errors' size."""
-    ordered = sorted(map(abs, errors))
-    ranks = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-    return {name: ordered[math.ceil(rank * len(ordered)) - 1] for name, rank in ranks.items()}
+    ordered = np.sort(np.abs(errors))
+    return {name: metrics.percentile(ordered, p) for name, p in (("p50", 50), ("p99", 99), ("max", 100))}
 
 
 @contextmanager

@@ -9,7 +9,6 @@ it. Both are read from the engine's truth file.
 
 import argparse
 import json
-import math
 import multiprocessing
 import os
 import selectors
@@ -19,8 +18,10 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 import psutil
 
+from analysis import metrics
 from scenarios.engine.embedded import start_embedded_engine
 
 STREAMS = 100
@@ -90,17 +91,12 @@ def measure(step_ms: float, tokens: int) -> dict[str, float]:
     cpu_s = after.user - before.user + after.system - before.system
     return {
         "tokens_per_s": len(written_s) / took_s,
-        "late_p50_ms": nearest_rank(late_ms, 0.50),
-        "late_p99_ms": nearest_rank(late_ms, 0.99),
+        "late_p50_ms": metrics.percentile(np.asarray(late_ms), 50),
+        "late_p99_ms": metrics.percentile(np.asarray(late_ms), 99),
         "late_max_ms": late_ms[-1],
         "cpu_percent": 100 * cpu_s / took_s,
         "cpu_us_per_token": 1e6 * cpu_s / len(written_s),
     }
-
-
-def nearest_rank(ordered: list[float], share: float) -> float:
-    """Percentile of sorted values."""
-    return ordered[math.ceil(share * len(ordered)) - 1]
 
 
 def drain(url: str, tokens: int) -> None:

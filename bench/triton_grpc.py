@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis import metrics
+
 ROOT = Path(__file__).parents[1]
 NAMES = {"ours": "Tokenswarm under gevent", "tritonclient": "tritonclient, callbacks in threads"}
 TTFT_MS, GAP_MS, TOKENS = 100, 20, 500
@@ -77,9 +79,8 @@ def measure(client: str, streams: int) -> dict[str, Any]:
 
 def spread(errors: list[float]) -> dict[str, float]:
     """Nearest-rank percentiles."""
-    return dict(
-        zip(("p50", "p99", "max"), map(float, np.percentile(errors, (50, 99, 100), method="inverted_cdf")), strict=True)
-    )
+    ordered = np.sort(errors)
+    return {name: metrics.percentile(ordered, p) for name, p in (("p50", 50), ("p99", 99), ("max", 100))}
 
 
 def run_ours(port: int, streams: int) -> None:

@@ -10,8 +10,7 @@ from scenarios.engine.embedded import start_embedded_engine
 from tests.support import sessions
 from tests.support.locust_run import free_port
 
-ROOT = Path(__file__).parents[1]
-SESSIONS = [block for block in sessions.read_blocks((ROOT / "README.md").read_text()) if "shown" in block.flags]
+SESSIONS = sessions.shown_sessions()
 
 pytestmark = pytest.mark.slow
 
@@ -36,9 +35,7 @@ def commands_with(text: str) -> list[sessions.Command]:
 def test_your_engine_is_measured_by_one_command(engine, scratch):
     (session,) = (block for block in SESSIONS if block.section == "Measure your engine")
     (command,) = session.commands
-    ran = sessions.run(sessions.played(command, {"http://gpu:8000": engine}), scratch)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert f"practice-8b · chat · {engine}" in ran.stdout
+    assert f"practice-8b · chat · {engine}" in sessions.play(command, scratch, {"http://gpu:8000": engine})
 
 
 def test_a_run_over_several_machines_and_the_look_for_what_a_lost_one_has_left(engine, scratch):
@@ -56,6 +53,7 @@ def test_a_run_over_several_machines_and_the_look_for_what_a_lost_one_has_left(e
     run_dir = max((scratch / "runs").iterdir())
     assert len((run_dir / "requests.csv").read_text().splitlines()) > 2
     here = {"runs/20260101T120000Z-mixed-chat": str(run_dir), "--spool /tmp": f"--spool {scratch}"}
-    recover, report = (sessions.played(command, here) for command in commands_with("tokenswarm recover"))
-    assert "A worker that delivered everything leaves none" in sessions.run(recover, scratch).stderr
-    assert sessions.run(report, scratch).returncode == 0
+    recover, report = commands_with("tokenswarm recover")
+    recovered = sessions.run(sessions.played(recover, here), scratch)
+    assert "A worker that delivered everything leaves none" in recovered.stderr
+    sessions.play(report, scratch, here)

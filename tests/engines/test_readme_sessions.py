@@ -1,19 +1,8 @@
 """The README's sessions with Triton and with servers that speak OpenAI's API, played against real engines."""
 
-from pathlib import Path
-
 from tests.support import sessions
 
-ROOT = Path(__file__).parents[2]
-SESSIONS = [block for block in sessions.read_blocks((ROOT / "README.md").read_text()) if "shown" in block.flags]
-
-
-def play(command: sessions.Command, folder: Path, hosts: dict[str, str]) -> str:
-    """Run a command with the hosts of the test; what it prints."""
-    command = sessions.played(command, hosts)
-    ran = sessions.run(command, folder)
-    assert ran.returncode == 0, f"$ {command.line}\n{ran.stdout}{ran.stderr}"
-    return ran.stdout
+SESSIONS = sessions.shown_sessions()
 
 
 def test_the_sessions_with_triton(triton, tmp_path):
@@ -24,7 +13,7 @@ def test_the_sessions_with_triton(triton, tmp_path):
     for command in session.commands:
         runs = sorted((folder / "runs").glob("*")) if (folder / "runs").exists() else []
         named = {"RUN_A": str(runs[0]), "RUN_B": str(runs[1])} if len(runs) == 2 else {}
-        printed[command.line] = play(command, folder, hosts | named)
+        printed[command.line] = sessions.play(command, folder, hosts | named)
     *_, compared, metrics = printed.values()
     assert "ensemble" in compared
     assert "vllm_model" in compared
@@ -40,4 +29,4 @@ def test_the_load_test_of_servers_that_speak_openai(dynamo, tmp_path):
     hosts = {"http://gpu:8000": engine.url, "http://gpu:9000": engine.url, "llama-3.1-8b-instruct": engine.model}
     folder = sessions.make_scratch(tmp_path)
     for command in {command.line: command for command in commands}.values():  # two are the same
-        assert "0 failed" in play(command, folder, hosts)
+        assert "0 failed" in sessions.play(command, folder, hosts)

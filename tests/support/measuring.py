@@ -8,10 +8,7 @@ from scenarios.clients.access import EngineAccess
 from scenarios.clients.call import LLMRequest, RequestResult
 from scenarios.clients.exchange import Timeouts
 from scenarios.clients.factory import build_client
-from tests.support.scripted_server import (
-    ScriptedServer,
-    chat_stream,
-)
+from tests.support.scripted_server import ScriptedServer, chat_stream
 
 QUICK = chat_stream(ttft_ms=20, gap_ms=5, tokens=4)
 SOON = Timeouts(connect_s=5, first_token_s=5, gap_s=5, total_s=None)

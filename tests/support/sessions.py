@@ -148,6 +148,19 @@ def played(command: Command, hosts: dict[str, str]) -> Command:
     return Command(f"{line} {SHORT}" if is_load else line)
 
 
+def shown_sessions() -> list[Block]:
+    """The README's sessions that are only shown."""
+    return [block for block in read_blocks((ROOT / "README.md").read_text()) if "shown" in block.flags]
+
+
+def play(command: Command, folder: Path, hosts: dict[str, str]) -> str:
+    """Run a command that is only shown, with hosts of the test; what it prints."""
+    command = played(command, hosts)
+    ran = run(command, folder)
+    assert ran.returncode == 0, f"$ {command.line}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A ```python block, run as it stands."""
     return subprocess.run(
